@@ -238,6 +238,16 @@ func inTx(ctx context.Context, pool *pgxpool.Pool, lockTimeout time.Duration, do
 	})
 }
 
+// Create creates the store of that name if it does not exist, without opening it. Names and errors are those of
+// Client.Ensure.
+func Create(ctx context.Context, pool *pgxpool.Pool, name string) error {
+	s, err := newStore(pool, name, Config{})
+	if err == nil {
+		err = s.ensure(ctx)
+	}
+	return err
+}
+
 // List returns the names of all stores, ordered by their bytes.
 func List(ctx context.Context, pool *pgxpool.Pool) ([]string, error) {
 	rows, err := pool.Query(ctx, listStoresSQL)

@@ -1,15 +1,12 @@
 package queue
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
-
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/tidewire/tidewire/internal/pg"
 	"github.com/tidewire/tidewire/stream"
@@ -142,21 +139,33 @@ func (s *state) floor() int64 {
 
 // Peek returns the first messages of the log that are not done, at most n, in
 // order, and claims none of them. The highest priority comes first; partitions come
-// one after the other. Nodes may be working on some of the messages.
+// one after the other. Nodes may be working on some of the messages. Those that wait
+// for a retry, or are not due and were read by a Node, are not among them.
 func (q *Queue) Peek(ctx context.Context, n int) ([]stream.Message, error) {
+	return q.PeekUpTo(ctx, n, math.MaxInt)
+}
+
+// PeekUpTo is Peek with a bound on bytes: it returns no more messages once their
+// payloads, keys and headers have that many bytes. It holds up to 16 messages more.
+func (q *Queue) PeekUpTo(ctx context.Context, n, bytes int) ([]stream.Message, error) {
 	if n < 1 {
 		return nil, fmt.Errorf("%w number: %d, want at least 1", ErrInvalid, n)
 	}
 	var msgs []stream.Message
+	held := 0
 	for i := range q.members {
 		if q.opts.Priorities > 0 {
 			i = len(q.members) - 1 - i
 		}
-		more, err := q.members[i].peek(ctx, n-len(msgs))
+		more, err := q.members[i].peek(ctx, n-len(msgs), bytes-held)
 		if err != nil {
 			return nil, err
 		}
 		for _, m := range more {
+			if held >= bytes {
+				return msgs, nil
+			}
+			held += contentSize(&m)
 			m.Position = q.outward(i, m.Position)
 			msgs = append(msgs, m)
 		}
@@ -167,13 +176,20 @@ func (q *Queue) Peek(ctx context.Context, n int) ([]stream.Message, error) {
 	return msgs, nil
 }
 
-func (q *shard) peek(ctx context.Context, n int) (msgs []stream.Message, err error) {
+// peekPage is how many messages PeekUpTo reads at a time.
+const peekPage = 16
+
+// contentSize is the size of a message in bytes, as far as its sender chooses it.
+func contentSize(m *stream.Message) int { return len(m.Payload) + len(m.Key) + len(m.Headers) }
+
+func (q *shard) peek(ctx context.Context, n, bytes int) (msgs []stream.Message, err error) {
 	s, _, err := q.load(ctx)
 	if err != nil {
 		return nil, err
 	}
-	for after := s.floor(); len(msgs) < n; {
-		page, err := q.readFrom(ctx, after, n)
+	held := 0
+	for after := s.floor(); len(msgs) < n && held < bytes; {
+		page, err := q.readFrom(ctx, after, peekPage)
 		if err != nil {
 			return nil, q.explain("read", err)
 		}
@@ -182,7 +198,9 @@ func (q *shard) peek(ctx context.Context, n int) (msgs []stream.Message, err err
 		}
 		after = page[len(page)-1].Position
 		page = slices.DeleteFunc(page, func(m stream.Message) bool { return s.done(m.Position) })
-		msgs = append(msgs, page[:min(len(page), n-len(msgs))]...)
+		for i := range page[:min(len(page), n-len(msgs))] {
+			msgs, held = append(msgs, page[i]), held+contentSize(&page[i])
+		}
 	}
 	return msgs, nil
 }
@@ -195,104 +213,6 @@ func (q *shard) readFrom(ctx context.Context, after int64, n int) ([]stream.Mess
 	}
 	return msgs, err
 }
-
-// DeadLetter is a message that is not delivered again.
-type DeadLetter struct {
-	stream.Message
-	Attempts int    // how often it was delivered
-	Reason   string // of the last nack
-}
-
-// DeadLetters returns the dead letters after position after, at most n, in
-// order.
-func (q *Queue) DeadLetters(ctx context.Context, after int64, n int) ([]DeadLetter, error) {
-	var all []DeadLetter
-	for i, m := range q.members {
-		from := (after - int64(i)) / int64(len(q.members))
-		letters, err := m.deadLetters(ctx, from, n)
-		if err != nil {
-			return nil, err
-		}
-		for _, d := range letters {
-			d.Position = q.outward(i, d.Position)
-			all = append(all, d)
-		}
-	}
-	slices.SortFunc(all, func(a, b DeadLetter) int { return cmp.Compare(a.Position, b.Position) })
-	return all[:min(n, len(all))], nil
-}
-
-func (q *shard) deadLetters(ctx context.Context, after int64, n int) ([]DeadLetter, error) {
-	rows, err := q.pool.Query(ctx, deadSQL, q.id, after, n)
-	if err != nil {
-		return nil, q.explain("read dead letters of", err)
-	}
-	letters, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (d DeadLetter, err error) {
-		return d, row.Scan(&d.Position, &d.Attempts, &d.Reason)
-	})
-	if err != nil {
-		return nil, q.explain("read dead letters of", err)
-	}
-	for i := range letters {
-		msgs, err := q.readFrom(ctx, letters[i].Position-1, 1)
-		if err != nil {
-			return nil, q.explain("read dead letters of", err)
-		}
-		if len(msgs) == 1 && msgs[0].Position == letters[i].Position {
-			letters[i].Message = msgs[0]
-		}
-	}
-	return letters, nil
-}
-
-// Redrive makes the dead letters at these positions, or all if none are given,
-// ready for delivery, with their attempts reset to zero. It returns how many
-// there were. In a queue that keeps the order of keys, each goes before the
-// waiting messages of its key, and after those that were delivered since it
-// became a dead letter.
-func (q *Queue) Redrive(ctx context.Context, positions ...int64) (redriven int64, err error) {
-	byMember := make([][]int64, len(q.members))
-	for _, p := range positions {
-		i, inner := q.inward(p)
-		if i >= 0 {
-			byMember[i] = append(byMember[i], inner)
-		}
-	}
-	for i, m := range q.members {
-		if len(positions) > 0 && len(byMember[i]) == 0 {
-			continue
-		}
-		n, err := m.redrive(ctx, byMember[i])
-		if redriven += n; err != nil {
-			return redriven, err
-		}
-	}
-	return redriven, nil
-}
-
-func (q *shard) redrive(ctx context.Context, positions []int64) (int64, error) {
-	sql, args := redriveAllSQL, []any{q.id}
-	if len(positions) > 0 {
-		sql, args = redriveSQL, append(args, positions)
-	}
-	n, err := q.change(ctx, sql, args...)
-	if err != nil {
-		return 0, q.explain("redrive", err)
-	}
-	return n, nil
-}
-
-// change runs a statement on deferred messages, and returns the number of rows that it changed.
-func (q *shard) change(ctx context.Context, sql string, args ...any) (n int64, err error) {
-	err = inReadCommitted(ctx, q.pool, changePatience, func(b *pgx.Batch) {
-		b.Queue(sql, args...).Exec(func(tag pgconn.CommandTag) error { n = tag.RowsAffected(); return nil })
-		b.Queue(waitIfUnwrittenSQL)
-	})
-	return n, err
-}
-
-// changePatience bounds each wait of change for nodes that write the same rows.
-const changePatience = time.Minute
 
 // Pause stops deliveries: each node stops as soon as it next reads or writes
 // the journal. Messages that are delivered already may be acknowledged.

@@ -3,7 +3,6 @@ package queue
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -234,18 +233,7 @@ func (c *Client) begin(ctx context.Context) (working context.Context, end func()
 // Callers share commits (group commit). It is Enqueuer.Enqueue, and returns the same errors; ErrNotRunning if the
 // Queue is not from a Client.
 func (q *Queue) Enqueue(ctx context.Context, msgs ...Message) (Enqueued, error) {
-	if q.client == nil {
-		return Enqueued{}, fmt.Errorf("enqueue to %q: %w", q.name, ErrNotRunning)
-	}
-	e, err := q.client.enqueuer(q)
-	if err != nil {
-		return Enqueued{}, fmt.Errorf("enqueue to %q: %w", q.name, err)
-	}
-	at, err := e.Enqueue(ctx, msgs...)
-	if errors.Is(err, ErrNotFound) {
-		q.client.forget(q, e)
-	}
-	return at, err
+	return q.enqueueBy(func(e *Enqueuer) (Enqueued, error) { return e.Enqueue(ctx, msgs...) })
 }
 
 // Consume returns a Consumer, for programs that settle each delivery themselves; all others use Work. The error is

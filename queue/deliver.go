@@ -75,12 +75,15 @@ func (d *Delivery) Ack(ctx context.Context) error { return d.settleWith(ctx, nil
 // only kept in memory: the message stays with the Node, and the next message of
 // its key waits.
 func (d *Delivery) Nack(ctx context.Context, opts NackOptions) error {
-	o := d.part.node.queue.opts
+	o := d.part.node.queue.Options()
+	dead, reason := opts.Dead || d.Attempt >= o.MaxAttempts, cleanReason(opts.Reason)
 	delay := opts.Delay
-	if delay <= 0 {
+	switch {
+	case dead:
+		delay = 0 // the due time of a dead letter is when it died
+	case delay <= 0:
 		delay = backoff(o, d.Attempt)
 	}
-	dead, reason := opts.Dead || d.Attempt >= o.MaxAttempts, cleanReason(opts.Reason)
 	if d.part.keeps(d.item) && !dead {
 		return d.restAfter(delay, reason)
 	}

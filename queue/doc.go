@@ -4,7 +4,7 @@
 //
 // [Open] returns the [Client] of a process. A [Queue] is a stream of the same name: [Client.Ensure] makes it, [Queue.Enqueue]
 // enqueues for many callers, and [Queue.Work] calls a handler with each message. [Queue.Consume] is for programs that settle
-// deliveries themselves. Guarantees:
+// deliveries themselves. [Queue.EnqueueAs] can be repeated. Guarantees:
 //
 //   - An answered Enqueue is stored, and will be delivered. An answered Ack is
 //     recorded: the message is never delivered again. Both survive a kill of
@@ -70,6 +70,11 @@
 // that was delayed and arrives late, changes nothing.
 //
 // Deliveries and their deadlines are only in the memory of the node.
+//
+// # Operation
+//
+// [Queue.Stats] and [Queue.Peek] show what a queue holds. [Queue.FindDead] finds dead letters; [Queue.Redrive], [Queue.RedriveStep],
+// [Queue.PurgeDead] and [Queue.PurgeStep] deliver them again or remove them. [Queue.Alter] changes options, and running nodes take them.
 //
 // # Attempts
 //

@@ -95,9 +95,17 @@ func (p *Enqueuer) Abandon() {
 	p.appender.Abandon()
 }
 
-// Enqueued holds the first and the last position of the messages of one call. Positions increase by one from
-// message to message; in a queue with priorities or partitions, by the number of these.
-type Enqueued struct{ First, Last int64 }
+// Enqueued says where the messages of one call are.
+type Enqueued struct {
+	// First and Last are the positions of the first and the last message. Positions increase by one from
+	// message to message; in a queue with priorities or partitions, by the number of these.
+	First, Last int64
+	// Count is the number of messages.
+	Count int
+	// Duplicate says that an earlier call with the same RequestID, or for a Unique message with the same key,
+	// stored the messages, and this call stored nothing.
+	Duplicate bool
+}
 
 // Enqueue stores the messages, in this order, all or none, and returns their
 // positions once they are committed. While PostgreSQL is away it waits.
@@ -114,7 +122,7 @@ func (p *Enqueuer) Enqueue(ctx context.Context, msgs ...Message) (Enqueued, erro
 	if len(msgs) == 1 && msgs[0].Unique.Key != "" {
 		return p.enqueueUnique(ctx, msgs[0])
 	}
-	plain, to, err := p.prepare(msgs)
+	plain, to, err := p.prepare(msgs, p.inTurn)
 	if err != nil {
 		return Enqueued{}, err
 	}
@@ -128,23 +136,26 @@ func (p *Enqueuer) Enqueue(ctx context.Context, msgs ...Message) (Enqueued, erro
 // or partition, or for a queue without, come from one goroutine, in the order of
 // positions: done must be brief. Messages that are Unique need SubmitUnique.
 func (p *Enqueuer) Submit(ctx context.Context, msgs []Message, done func(Enqueued, error)) error {
-	plain, to, err := p.prepare(msgs)
+	plain, to, err := p.prepare(msgs, p.inTurn)
 	if err != nil {
 		return err
 	}
 	return enqueueError(p.appender.Partition(to).Submit(ctx, plain, func(at stream.Appended, err error) { done(p.answer(to, at, err)) }))
 }
 
+// inTurn returns the member for messages that may go to any: each in turn (round robin).
+func (p *Enqueuer) inTurn() int { return int(p.turn.Add(1) % uint32(len(p.queue.members))) }
+
 // prepare returns the messages as the stream stores them, and the index of the member that gets
-// them.
-func (p *Enqueuer) prepare(msgs []Message) (plain []stream.Message, to int, err error) {
+// them; elsewhere chooses it if any member is right.
+func (p *Enqueuer) prepare(msgs []Message, elsewhere func() int) (plain []stream.Message, to int, err error) {
 	if p.unique.closed.Load() { // the appender may still accept messages: the unique ones
 		return nil, 0, ErrClosed
 	}
 	if err := noneUnique(msgs); err != nil {
 		return nil, 0, err
 	}
-	if to, err = p.queue.routeAll(msgs, p.turn.Add); err != nil {
+	if to, err = p.queue.routeAll(msgs, elsewhere); err != nil {
 		return nil, 0, err
 	}
 	plain, err = withDues(msgs)
@@ -156,7 +167,7 @@ func (p *Enqueuer) answer(to int, at stream.Appended, err error) (Enqueued, erro
 	if err != nil {
 		return Enqueued{}, enqueueError(err)
 	}
-	return Enqueued{p.queue.outward(to, at.First), p.queue.outward(to, at.Last)}, nil
+	return Enqueued{p.queue.outward(to, at.First), p.queue.outward(to, at.Last), at.Count(), at.Duplicate}, nil
 }
 
 // enqueueError converts the stream's error to the queue's.

@@ -54,9 +54,12 @@ func (u Unique) validate() error {
 	return nil
 }
 
+// uniquePrefix begins the client names of the requests of unique messages.
+const uniquePrefix = "unique/"
+
 // client returns the client name of the requests that store messages with that
 // key (see stream.RequestID). The period is a part of the name, because
 // sequences for a longer period would be lower.
 func (u Unique) client() string {
-	return fmt.Sprintf("unique/%d/%x", u.Period.Microseconds(), sha256.Sum256([]byte(u.Key)))
+	return fmt.Sprintf(uniquePrefix+"%d/%x", u.Period.Microseconds(), sha256.Sum256([]byte(u.Key)))
 }

@@ -181,6 +181,9 @@ type queueStatus struct {
 	due  *time.Time // of the next deferred message
 	head *int64     // of the stream, if it has changed
 	now  time.Time  // PostgreSQL's clock
+
+	maxAttempts        int // options
+	retryMin, retryMax time.Duration
 }
 
 // lookAt polls parts, and returns those for which the query returned no row.
@@ -197,7 +200,7 @@ func (l *journalPoller) lookAt(all []looked) (unseen []*shardNode, err error) {
 	}
 	statuses := make(map[int32]queueStatus, len(all))
 	var s queueStatus
-	_, err = pgx.ForEachRow(rows, []any{&s.id, &s.last, &s.due, &s.head, &s.now}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&s.id, &s.last, &s.due, &s.head, &s.now, &s.maxAttempts, &s.retryMin, &s.retryMax}, func() error {
 		statuses[s.id] = s
 		return nil
 	})
@@ -251,6 +254,7 @@ func (n *Node) lookedAt() (all []looked, others []*shardNode) {
 func (n *shardNode) applyStatus(s queueStatus, dues int) {
 	now := time.Now()
 	n.dbNow, n.heardAt = s.now, now // at least as late now
+	n.node.queue.nowHas(s.maxAttempts, s.retryMin, s.retryMax)
 	if s.head != nil {
 		n.head = max(n.head, *s.head)
 	}

@@ -33,7 +33,17 @@ WHERE f.name = $1 AND NOT f.dropping ORDER BY q.member`
 	droppingSQL   = `SELECT id FROM tidewire.queue_family WHERE name = $1 AND dropping`
 	lastMemberSQL = `SELECT s.name FROM tidewire.queue AS q JOIN tidewire.stream AS s USING (id) WHERE q.family = $1 ORDER BY q.member DESC LIMIT 1`
 	endDropSQL    = `DELETE FROM tidewire.queue_family WHERE id = $1 RETURNING id`
-	lookSQL       = `SELECT queue, last, due, head, at FROM tidewire.look_at_queues($1, $2)`
+	lookSQL       = `SELECT queue, last, due, head, at, max_attempts, retry_min, retry_max FROM tidewire.look_at_queues($1, $2)`
+
+	// alterSQL locks the rows in the order of their ids, as every caller does.
+	alterSQL = `
+WITH held AS MATERIALIZED (SELECT id FROM tidewire.queue WHERE id = ANY ($1::int[]) ORDER BY id FOR UPDATE)
+UPDATE tidewire.queue AS q SET
+	max_attempts = coalesce(nullif($2::int, 0), max_attempts),
+	retry_min = coalesce(nullif($3::interval, interval '0'), retry_min),
+	retry_max = greatest(coalesce(nullif($4::interval, interval '0'), retry_max), coalesce(nullif($3::interval, interval '0'), retry_min))
+FROM held WHERE q.id = held.id
+RETURNING max_attempts, retry_min, retry_max`
 
 	existingSQL = `SELECT id FROM tidewire.queue WHERE id = ANY($1)`
 
@@ -57,7 +67,7 @@ SELECT count(*) FILTER (WHERE dead), count(*) FILTER (WHERE NOT dead AND token I
 	count(*) FILTER (WHERE token IS NOT NULL), min(position) FILTER (WHERE NOT dead)
 FROM tidewire.queue_side WHERE queue = $1`
 	deadSQL = `
-SELECT position, attempts, reason FROM tidewire.queue_side
+SELECT position, attempts, reason, due_at FROM tidewire.queue_side
 WHERE queue = $1 AND dead AND position > $2 ORDER BY position LIMIT $3`
 	redriveSQL = `
 UPDATE tidewire.queue_side SET dead = false, suspect = false, attempts = 0, due_at = clock_timestamp(), reason = ''
@@ -65,6 +75,21 @@ WHERE queue = $1 AND dead AND position = ANY ($2::bigint[])`
 	redriveAllSQL = `
 UPDATE tidewire.queue_side SET dead = false, suspect = false, attempts = 0, due_at = clock_timestamp(), reason = ''
 WHERE queue = $1 AND dead`
+	// holdFoundSQL locks dead letters that were found, in the same order in every session. A later death of the same
+	// message has another time.
+	holdFoundSQL = `
+WITH held AS MATERIALIZED (
+	SELECT d.position FROM unnest($2::bigint[], $3::timestamptz[]) AS f (position, due_at)
+	JOIN tidewire.queue_side AS d ON d.queue = $1 AND d.position = f.position AND d.due_at = f.due_at
+	WHERE d.dead ORDER BY d.position FOR UPDATE OF d
+)`
+	redriveFoundSQL = holdFoundSQL + `
+UPDATE tidewire.queue_side AS s SET dead = false, suspect = false, attempts = 0, due_at = clock_timestamp(), reason = ''
+FROM held WHERE s.queue = $1 AND s.position = held.position`
+	purgeFoundSQL = holdFoundSQL + `
+DELETE FROM tidewire.queue_side AS s USING held WHERE s.queue = $1 AND s.position = held.position`
+	purgePositionsSQL = `DELETE FROM tidewire.queue_side WHERE queue = $1 AND dead AND position = ANY ($2::bigint[])`
+
 	purgeSideSQL = `DELETE FROM tidewire.queue_side WHERE queue = $1 AND NOT dead AND token IS NULL`
 	purgeDeadSQL = `DELETE FROM tidewire.queue_side WHERE queue = $1 AND dead`
 )

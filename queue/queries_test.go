@@ -19,7 +19,8 @@ func TestQueries_Prepare(t *testing.T) {
 		"sideStatsSQL": sideStatsSQL, "deadSQL": deadSQL, "redriveSQL": redriveSQL,
 		"redriveAllSQL": redriveAllSQL, "purgeSideSQL": purgeSideSQL, "ensureFamilySQL": ensureFamilySQL, "lookupFamilySQL": lookupFamilySQL,
 		"beginDropSQL": beginDropSQL, "droppingSQL": droppingSQL, "lastMemberSQL": lastMemberSQL, "endDropSQL": endDropSQL, "lookSQL": lookSQL,
-		"purgeDeadSQL": purgeDeadSQL, "waitIfUnwrittenSQL": waitIfUnwrittenSQL,
+		"purgeDeadSQL": purgeDeadSQL, "redriveFoundSQL": redriveFoundSQL, "purgeFoundSQL": purgeFoundSQL, "purgePositionsSQL": purgePositionsSQL, "alterSQL": alterSQL,
+		"waitIfUnwrittenSQL": waitIfUnwrittenSQL,
 	} {
 		if _, err := conn.Conn().PgConn().Prepare(t.Context(), "", sql, nil); err != nil {
 			t.Errorf("%s: %v", name, err)

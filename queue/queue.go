@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -62,9 +63,10 @@ const (
 type Queue struct {
 	pool    *pgxpool.Pool
 	name    string
-	opts    Options
-	members []*shard // by priority or partition; an ordinary queue has one
-	client  *Client  // nil: no Enqueuer or Node runs for this Queue
+	opts    Options                 // as they were when the Queue was looked up; Priorities and Partitions never change
+	altered atomic.Pointer[Options] // as they are now, if they have changed
+	members []*shard                // by priority or partition; an ordinary queue has one
+	client  *Client                 // nil: no Enqueuer or Node runs for this Queue
 
 	mu    sync.Mutex
 	nodes map[*Node]struct{} // of this process; they are notified of what it enqueues
@@ -321,8 +323,14 @@ func (q *Queue) Streams() []*stream.Stream {
 	return all
 }
 
-// Options returns the options the queue was made with.
-func (q *Queue) Options() Options { return q.opts }
+// Options returns the options of the queue: as they were when the Queue was looked up, or, while a Node of it runs,
+// some seconds ago. See Alter.
+func (q *Queue) Options() Options {
+	if now := q.altered.Load(); now != nil {
+		return *now
+	}
+	return q.opts
+}
 
 // explain adds what was done to which queue, and turns the error into ErrNotFound if the queue is
 // gone.

@@ -74,7 +74,7 @@ func (n *shardNode) queueUp(it *item) {
 // that was delivered too often becomes a dead letter.
 func (n *shardNode) place(it *item) {
 	switch {
-	case it.attempts >= n.node.queue.opts.MaxAttempts:
+	case it.attempts >= n.node.queue.Options().MaxAttempts:
 		n.readyBytes -= it.held()
 		n.bury(it)
 	case time.Now().Before(it.rest):

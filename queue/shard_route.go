@@ -39,8 +39,8 @@ func (q *Queue) route(m *Message) (index int, ok bool, err error) {
 }
 
 // routeAll returns the member that all the messages go to. Messages without a
-// key go with the others; if none has a key, members take turns.
-func (q *Queue) routeAll(msgs []Message, turn func(uint32) uint32) (to int, err error) {
+// key go with the others; if none has a key, elsewhere chooses the member.
+func (q *Queue) routeAll(msgs []Message, elsewhere func() int) (to int, err error) {
 	found := false
 	for i := range msgs {
 		index, ok, err := q.route(&msgs[i])
@@ -55,7 +55,7 @@ func (q *Queue) routeAll(msgs []Message, turn func(uint32) uint32) (to int, err 
 		}
 	}
 	if !found {
-		to = int(turn(1) % uint32(len(q.members)))
+		to = elsewhere()
 	}
 	return to, nil
 }

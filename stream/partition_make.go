@@ -8,7 +8,6 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -156,14 +155,8 @@ func (s *Stream) sumInfo(ctx context.Context) (sum Info, err error) {
 		sum.Segments += info.Segments
 		sum.Bytes += info.Bytes
 	}
-	var age *time.Duration
-	var bytes *int64
-	err = s.pool.QueryRow(ctx, retentionSQL, s.id).Scan(&age, &bytes, &sum.Retention.Consumed)
-	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
-		return Info{}, s.explain("inspect", err)
-	}
-	sum.Retention.bound(age, bytes)
-	return sum, nil
+	sum.Retention, err = s.Retention(ctx)
+	return sum, err
 }
 
 // sumGroups adds up the groups of the partitions. limit is enough for each

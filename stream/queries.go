@@ -193,7 +193,9 @@ const (
 	beginDropSQL         = `SELECT tidewire.begin_drop($1)`
 	lastPartitionSQL     = `SELECT tidewire.last_partition($1)`
 	dropPartitionSQL     = `SELECT tidewire.drop_partition($1)`
-	retentionSQL         = `SELECT max_age, max_bytes, consumed FROM tidewire.retention WHERE stream = $1`
+	retentionSQL         = `
+SELECT r.max_age, r.max_bytes, coalesce(r.consumed, false)
+FROM tidewire.stream AS s LEFT JOIN tidewire.retention AS r ON r.stream = s.id WHERE s.id = $1`
 )
 
 // Coordinators, and the offsets of readers with a fencing token: to be run in READ

@@ -79,6 +79,22 @@ func (s *Stream) SetRetention(ctx context.Context, r Retention) error {
 	return nil
 }
 
+// Retention returns what SetRetention has set. For a partition MaxBytes is its part. The error is ErrNotFound if the
+// stream was dropped.
+func (s *Stream) Retention(ctx context.Context) (r Retention, err error) {
+	var age *time.Duration
+	var bytes *int64
+	err = s.pool.QueryRow(ctx, retentionSQL, s.id).Scan(&age, &bytes, &r.Consumed)
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = ErrNotFound
+	}
+	if err != nil {
+		return Retention{}, s.explain("read the retention of", err)
+	}
+	r.bound(age, bytes)
+	return r, nil
+}
+
 // Info is the state of a stream.
 type Info struct {
 	// Head and Oldest are the results of the methods of Stream.

@@ -16,10 +16,13 @@ import (
 
 // eventsCmd has the commands for event stores, for people and scripts.
 type eventsCmd struct {
+	Create eventsCreateCmd `cmd:"" help:"Create an event store. append creates it too."`
+	List   eventsListCmd   `cmd:"" help:"List the event stores."`
 	Append eventsAppendCmd `cmd:"" help:"Append events: one event from flags, or one from each line of the standard input, in JSON."`
 	Query  eventsQueryCmd  `cmd:"" help:"Print the stored events that match, then exit."`
 	Tail   eventsTailCmd   `cmd:"" help:"Print new events that match as they arrive, until Ctrl-C."`
 	Stats  eventsStatsCmd  `cmd:"" help:"List the event stores, or count the matching events of one store."`
+	Drop   eventsDropCmd   `cmd:"" help:"Remove an event store with all its events."`
 }
 
 // storeFlags choose the event store.

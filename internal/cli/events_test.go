@@ -72,3 +72,22 @@ func TestEvents_BadInput(t *testing.T) {
 		}
 	}
 }
+
+// TestEvents_Stores makes, lists and drops stores.
+func TestEvents_Stores(t *testing.T) {
+	t.Parallel()
+	s := shell{t, migrated(t).URL}
+	s.run("events", "create", "orders")
+	s.run("events", "create", "orders")
+	s.run("events", "create", "bills")
+	if out := s.run("events", "list"); out != "bills\norders\n" {
+		t.Errorf("list: %q", out)
+	}
+	s.in("", cli.ExitUsage, "events", "drop", "orders")
+	s.in("", cli.ExitUsage, "events", "create", "tidewire.own")
+	s.run("events", "drop", "orders", "--yes")
+	_, errOut := s.in("", cli.ExitFailure, "events", "drop", "orders", "--yes")
+	if !strings.Contains(errOut, "event store") {
+		t.Errorf("drop again: %s", errOut)
+	}
+}

@@ -10,20 +10,23 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 
 	"github.com/tidewire/tidewire/queue"
-	"github.com/tidewire/tidewire/stream"
 )
 
 // queueCmd has the commands for queues, for people and scripts.
 type queueCmd struct {
-	Create  queueCreateCmd  `cmd:"" help:"Create a queue."`
-	List    queueListCmd    `cmd:"" help:"List the queues, with the number of messages in each."`
-	Stats   queueStatsCmd   `cmd:"" help:"Show how many messages a queue has, and how many are enqueued and done a second."`
-	Peek    queuePeekCmd    `cmd:"" help:"Print the next messages, or the dead letters. They stay in the queue."`
-	Redrive queueRedriveCmd `cmd:"" help:"Put dead letters back into the queue."`
-	Pause   queuePauseCmd   `cmd:"" help:"Stop deliveries until resume. Messages can still be enqueued."`
-	Resume  queueResumeCmd  `cmd:"" help:"Start deliveries again, after pause."`
-	Purge   queuePurgeCmd   `cmd:"" help:"Remove all messages, except those that a consumer is processing."`
-	Drop    queueDropCmd    `cmd:"" help:"Remove a queue with all its messages."`
+	Create    queueCreateCmd    `cmd:"" help:"Create a queue."`
+	Alter     queueAlterCmd     `cmd:"" help:"Change the options of a queue. Running servers take them within seconds."`
+	List      queueListCmd      `cmd:"" help:"List the queues, with the number of messages in each."`
+	Stats     queueStatsCmd     `cmd:"" help:"Show how many messages a queue has, and how many are enqueued and done a second."`
+	Enqueue   queueEnqueueCmd   `cmd:"" help:"Enqueue messages: one for each argument, or for each line of the standard input."`
+	Receive   queueReceiveCmd   `cmd:"" help:"Take messages from the queue, print them and acknowledge them."`
+	Peek      queuePeekCmd      `cmd:"" help:"Print the next messages, or the dead letters. They stay in the queue."`
+	Redrive   queueRedriveCmd   `cmd:"" help:"Put dead letters back into the queue."`
+	PurgeDead queuePurgeDeadCmd `cmd:"" help:"Remove dead letters."`
+	Pause     queuePauseCmd     `cmd:"" help:"Stop deliveries until resume. Messages can still be enqueued."`
+	Resume    queueResumeCmd    `cmd:"" help:"Start deliveries again, after pause."`
+	Purge     queuePurgeCmd     `cmd:"" help:"Remove all messages, except those that a consumer is processing."`
+	Drop      queueDropCmd      `cmd:"" help:"Remove a queue with all its messages."`
 }
 
 // queueArg names a queue.
@@ -67,6 +70,28 @@ func (c *queueCreateCmd) Run(p *process) error {
 			Priorities: c.Priorities, Partitions: c.Partitions,
 		})
 		return explainQueue(err)
+	})
+}
+
+type queueAlterCmd struct {
+	queueArg
+	MaxAttempts int     `placeholder:"N" help:"How many times a message is delivered before it becomes a dead letter."`
+	RetryMin    seconds `placeholder:"TIME" help:"Pause before the first retry of a message that a consumer rejected (nack)."`
+	RetryMax    seconds `placeholder:"TIME" help:"Longest pause before a retry."`
+}
+
+// Run is called by kong.
+func (c *queueAlterCmd) Run(p *process) error {
+	changes := queue.Changes{MaxAttempts: c.MaxAttempts, RetryMin: time.Duration(c.RetryMin), RetryMax: time.Duration(c.RetryMax)}
+	if changes == (queue.Changes{}) {
+		return exit(ExitUsage, "queue alter needs --max-attempts, --retry-min or --retry-max")
+	}
+	return c.with(p, func(q *queue.Queue) error {
+		o, err := q.Alter(p.ctx, changes)
+		if err == nil {
+			fmt.Fprintf(p.Out, "max attempts: %d\nretry min: %v\nretry max: %v\n", o.MaxAttempts, o.RetryMin, o.RetryMax)
+		}
+		return err
 	})
 }
 
@@ -146,14 +171,8 @@ type queuePeekCmd struct {
 	queueArg
 	Count int  `short:"n" default:"10" help:"Maximum number of messages to print."`
 	Dead  bool `help:"Print dead letters, each with its attempts and the reason of its last rejection (nack)."`
+	deadFlags
 	printFlags
-}
-
-// deadLine is a dead letter as a line of JSON.
-type deadLine struct {
-	messageLine
-	Attempts int    `json:"attempts"`
-	Reason   string `json:"reason,omitempty"`
 }
 
 // Run is called by kong.
@@ -161,46 +180,19 @@ func (c *queuePeekCmd) Run(p *process) error {
 	if c.Count < 1 {
 		return exit(ExitUsage, "--count is %d: want at least 1", c.Count)
 	}
+	if !c.Dead && c.deadFlags != (deadFlags{}) {
+		return exit(ExitUsage, "--key, --reason, --min-attempts, --since and --before select dead letters: they need --dead")
+	}
 	return c.with(p, func(q *queue.Queue) error {
 		out := c.printer(p)
-		if !c.Dead {
-			messages, err := q.Peek(p.ctx, c.Count)
-			if err != nil {
-				return err
-			}
-			return out.page(messages)
+		if c.Dead {
+			return c.printDead(p, q, out)
 		}
-		dead, err := q.DeadLetters(p.ctx, 0, c.Count)
+		messages, err := q.Peek(p.ctx, c.Count)
 		if err != nil {
 			return err
 		}
-		for i := range dead {
-			if c.Raw {
-				err = out.page([]stream.Message{dead[i].Message})
-			} else {
-				err = out.encoder.Encode(deadLine{newMessageLine(&dead[i].Message), dead[i].Attempts, dead[i].Reason})
-			}
-			if err != nil {
-				return err
-			}
-		}
-		return out.out.Flush()
-	})
-}
-
-type queueRedriveCmd struct {
-	queueArg
-	Position []int64 `placeholder:"N" help:"Only the dead letters at these positions. Default: all dead letters."`
-}
-
-// Run is called by kong.
-func (c *queueRedriveCmd) Run(p *process) error {
-	return c.with(p, func(q *queue.Queue) error {
-		n, err := q.Redrive(p.ctx, c.Position...)
-		if err == nil {
-			fmt.Fprintf(p.Out, "redriven %d\n", n)
-		}
-		return err
+		return out.page(messages)
 	})
 }
 
@@ -258,7 +250,7 @@ func explainQueue(err error) error {
 	case errors.Is(err, queue.ErrNotFound):
 		return exit(ExitFailure, "%w; tidewire queue list shows what there is", err)
 	case errors.Is(err, queue.ErrExists):
-		return exit(ExitUsage, "%w: drop it first, or give the options that it has; a flag that is left out means its default", err)
+		return exit(ExitUsage, "%w: drop it first, change it with tidewire queue alter, or give the options that it has; a flag that is left out means its default", err)
 	case errors.Is(err, queue.ErrStreamInUse):
 		return exit(ExitUsage, "%w: %s; choose another name, or drop the stream first with tidewire stream drop", queue.ErrStreamInUse, reason(err))
 	case errors.Is(err, queue.ErrInvalid):

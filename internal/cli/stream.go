@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -17,14 +16,17 @@ import (
 
 // streamCmd has the commands for streams, for people and scripts.
 type streamCmd struct {
-	Create  streamCreateCmd  `cmd:"" help:"Create a stream."`
-	List    streamListCmd    `cmd:"" help:"List the streams."`
-	Info    streamInfoCmd    `cmd:"" help:"Show a stream and its groups."`
-	Publish streamPublishCmd `cmd:"" help:"Append messages: one for each argument, or for each line of the standard input."`
-	Tail    streamTailCmd    `cmd:"" help:"Print new messages as they arrive, until Ctrl-C."`
-	Replay  streamReplayCmd  `cmd:"" help:"Print the stored messages, then exit."`
-	Retain  streamRetainCmd  `cmd:"" help:"Set what a stream keeps. A limit that is not given is removed; without flags, everything is kept. A running server drops the rest, about every 10 seconds."`
-	Drop    streamDropCmd    `cmd:"" help:"Remove a stream with all its messages."`
+	Create    streamCreateCmd    `cmd:"" help:"Create a stream."`
+	List      streamListCmd      `cmd:"" help:"List the streams."`
+	Info      streamInfoCmd      `cmd:"" help:"Show a stream and its groups."`
+	Publish   streamPublishCmd   `cmd:"" help:"Append messages: one for each argument, or for each line of the standard input."`
+	Tail      streamTailCmd      `cmd:"" help:"Print new messages as they arrive, until Ctrl-C."`
+	Replay    streamReplayCmd    `cmd:"" help:"Print the stored messages, then exit."`
+	Retain    streamRetainCmd    `cmd:"" help:"Set what a stream keeps. A limit that is not given is removed; without flags, everything is kept. A running server drops the rest, about every 10 seconds."`
+	Groups    streamGroupsCmd    `cmd:"" help:"List the groups of a stream."`
+	Seek      streamSeekCmd      `cmd:"" help:"Set where a group continues, also backwards. Its readers must not run: a reader continues at its own position, and its next commit may move the offset forward again."`
+	DropGroup streamDropGroupCmd `cmd:"" help:"Remove a group of a stream. A reader that still runs makes it again with its next commit."`
+	Drop      streamDropCmd      `cmd:"" help:"Remove a stream with all its messages."`
 }
 
 type streamCreateCmd struct {
@@ -91,7 +93,7 @@ func (c *streamInfoCmd) Run(p *process) error {
 		if err != nil {
 			return explainStream(err)
 		}
-		groups, err := allGroups(p.ctx, pool, s)
+		groups, err := allGroups(p.ctx, s)
 		if err != nil {
 			return explainStream(err)
 		}
@@ -116,28 +118,9 @@ func (c *streamInfoCmd) Run(p *process) error {
 		if len(groups) == 0 {
 			return nil
 		}
-		t := plainTable("group", "offset", "lag", "made")
-		rightAligned(t, 2, 3)
-		for _, g := range groups {
-			t.AppendRow(table.Row{g.Name, g.Offset, g.Lag, g.CreatedAt.Format(time.DateTime)})
-		}
-		fmt.Fprintln(p.Out, t.Render())
+		printGroups(p, groups)
 		return nil
 	})
-}
-
-// groupsPage is the number of groups in one query.
-const groupsPage = 1000
-
-// allGroups reads the groups of a stream page by page, so that no query takes long.
-func allGroups(ctx context.Context, pool *pgxpool.Pool, s *stream.Stream) (all []stream.GroupInfo, err error) {
-	for after := ""; ; after = all[len(all)-1].Name {
-		page, err := s.GroupsAfter(ctx, after, groupsPage)
-		all = append(all, page...)
-		if err != nil || len(page) < groupsPage {
-			return all, err
-		}
-	}
 }
 
 // retentionText describes a retention policy in words.

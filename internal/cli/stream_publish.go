@@ -111,16 +111,30 @@ func (c *streamPublishCmd) publish(p *process, pool *pgxpool.Pool, s *stream.Str
 
 // lines calls send with each message.
 func (c *streamPublishCmd) lines(p *process, send func(stream.Message) error) error {
-	headers, err := c.headers()
+	headers, err := headersOf(c.Header)
 	if err != nil {
 		return err
 	}
-	for _, text := range c.Text {
-		if err := send(stream.Message{Key: c.Key, Headers: headers, Payload: []byte(text)}); err != nil {
+	return payloads(p, c.Text, func(text []byte, line int) error {
+		m := stream.Message{Key: c.Key, Headers: headers, Payload: text}
+		if c.JSON && line > 0 {
+			if m, err = parseMessageLine(text); err != nil {
+				return exit(ExitUsage, "%w", err)
+			}
+		}
+		return send(m)
+	})
+}
+
+// payloads calls send with each of the arguments, or, if there are none, with each line of the standard input and
+// its number, from 1 on. Its errors name the line.
+func payloads(p *process, args []string, send func(text []byte, line int) error) error {
+	for _, text := range args {
+		if err := send([]byte(text), 0); err != nil {
 			return err
 		}
 	}
-	if len(c.Text) > 0 {
+	if len(args) > 0 {
 		return nil
 	}
 	in := bufio.NewReader(p.In)
@@ -132,24 +146,18 @@ func (c *streamPublishCmd) lines(p *process, send func(stream.Message) error) er
 		if err != nil && err != io.EOF {
 			return fmt.Errorf("read the standard input: %w", err)
 		}
-		line = trimNewline(line)
-		m := stream.Message{Key: c.Key, Headers: headers, Payload: line}
-		if c.JSON {
-			if m, err = parseMessageLine(line); err != nil {
-				return exit(ExitUsage, "line %d: %w", n, err)
-			}
-		}
-		if err := send(m); err != nil {
+		if err := send(trimNewline(line), n); err != nil {
 			return fmt.Errorf("line %d: %w", n, err)
 		}
 	}
 }
 
-func (c *streamPublishCmd) headers() (json.RawMessage, error) {
-	if len(c.Header) == 0 {
+// headersOf returns headers as a JSON object.
+func headersOf(header map[string]string) (json.RawMessage, error) {
+	if len(header) == 0 {
 		return nil, nil
 	}
-	return json.Marshal(c.Header)
+	return json.Marshal(header)
 }
 
 func trimNewline(line []byte) []byte {

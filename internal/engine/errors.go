@@ -14,6 +14,12 @@ type Error struct {
 
 func (e *Error) Error() string { return "engine: " + e.Text }
 
+// Is makes errors with the same code the same to errors.Is: one may have a text for a special case.
+func (e *Error) Is(target error) bool {
+	other, ok := target.(*Error)
+	return ok && other.Code == e.Code
+}
+
 // newError returns an *Error and adds it to Errors. Its result type is error, not *Error, so that a nil
 // *Error never becomes a non-nil error.
 func newError(code Code, text string) error {
@@ -22,7 +28,7 @@ func newError(code Code, text string) error {
 	return e
 }
 
-// Errors are all of those below.
+// Errors are all of those below, one for each code.
 var Errors []*Error
 
 // The errors of engines.
@@ -30,6 +36,8 @@ var (
 	// ErrNotFound: there is no stream, group, queue or event store of that name, or it was
 	// dropped.
 	ErrNotFound = newError(CodeNotFound, "there is no stream, group, queue or event store of that name")
+	// ErrNoEventStore is ErrNotFound for an event store.
+	ErrNoEventStore error = &Error{CodeNotFound, "there is no event store of that name: create it, or name another one"}
 	// ErrInvalid: a name, key, header or number is outside of the store's limits.
 	ErrInvalid = newError(CodeInvalid, "a name, key, header or number is outside of the documented limits")
 	// ErrExists: one of that name exists, with other options; or a queue cannot be

@@ -35,6 +35,13 @@ type EventCondition struct {
 	After int64      `json:"after"`
 }
 
+// AppendedEvents says where the events of an append are.
+type AppendedEvents struct {
+	Positions []int64 // consecutive
+	// Duplicate: an earlier call with the same RequestID, or with the same events with ids, stored them.
+	Duplicate bool
+}
+
 // EventRange limits which of the matching events are read.
 type EventRange struct {
 	After, Before int64 // positions; Before 0 is up to the end
@@ -43,11 +50,16 @@ type EventRange struct {
 }
 
 // Events are stores of events with conditional append. An empty name is the
-// default store. A ctx bounds only the call it is passed to.
+// default store. A ctx bounds only the call it is passed to. If there is no store of
+// that name, or it was dropped, the error is ErrNoEventStore.
 type Events interface {
 	// Append stores the events, all or none, unless the condition fails, and
 	// returns their positions after the commit. A nil condition always holds.
-	Append(ctx context.Context, store string, events []Event, condition *EventCondition) (positions []int64, err error)
+	//
+	// With as, a repeated request of the client stores nothing, also if the condition fails by now, and gets the
+	// positions of the first one. It has to have the same events and condition. A request that was rejected is
+	// evaluated again.
+	Append(ctx context.Context, store string, as *RequestID, events []Event, condition *EventCondition) (AppendedEvents, error)
 	// Query returns at most r.Limit events as of one moment, and fewer if they
 	// are large, but one if there is one.
 	Query(ctx context.Context, store string, q EventQuery, r EventRange) ([]Event, error)
@@ -57,6 +69,15 @@ type Events interface {
 	// SubscribeEvents subscribes to the matching events after a position, or
 	// after the end if that is negative.
 	SubscribeEvents(ctx context.Context, store string, q EventQuery, after int64) (EventSubscription, error)
+
+	// Create creates an event store if it does not exist. The default store is created when it is first used.
+	Create(ctx context.Context, store string) error
+	// List returns the names of all event stores, ordered by their bytes.
+	List(ctx context.Context) ([]string, error)
+	// Head returns the position of the last event of a store, or 0.
+	Head(ctx context.Context, store string) (int64, error)
+	// Drop removes an event store with all its events. It waits for a moment without readers and writers, until ctx ends.
+	Drop(ctx context.Context, store string) error
 }
 
 // EventSubscription is Subscription for events.

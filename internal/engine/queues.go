@@ -20,8 +20,9 @@ type Unique struct {
 // Queues are message queues with competing consumers. A ctx bounds only the call
 // it is passed to.
 type Queues interface {
-	// Enqueue is Streams.Publish without a RequestID.
-	Enqueue(ctx context.Context, queue string, messages []Message, opts EnqueueOptions, done func(first Place, err error)) error
+	// Enqueue is Streams.Publish. With as, the first request is looked for where the messages go: a repetition has to
+	// give the same priority and keys. The delay of the first request counts.
+	Enqueue(ctx context.Context, queue string, as *RequestID, messages []Message, opts EnqueueOptions, done func(first Place, err error)) error
 	// EnqueueUnique is Enqueue of one message, unless one with that key was stored in
 	// this period: then done gets the place of that message, with Duplicate set.
 	// Calls of one caller are handled in order.
@@ -45,7 +46,66 @@ type Queues interface {
 	Create(ctx context.Context, name string, opts *QueueOptions) error
 	List(ctx context.Context) ([]string, error)
 	Stats(ctx context.Context, name string) (QueueStats, error)
+	// Options returns the options of a queue.
+	Options(ctx context.Context, name string) (QueueOptions, error)
+	// Alter changes MaxAttempts, RetryMin and RetryMax of a queue, those that are not 0, and returns all its options. All
+	// servers take them within seconds. If RetryMax would be less than RetryMin, it becomes RetryMin. From then on Create
+	// wants the new options.
+	Alter(ctx context.Context, name string, changes QueueOptions) (QueueOptions, error)
 	Drop(ctx context.Context, name string) error
+
+	QueueOperations
+}
+
+// QueueOperations are what operators do with the messages of a queue.
+type QueueOperations interface {
+	// Peek returns the first messages that are not done, in order, and leases none: at most limit, and fewer if they
+	// are large, but one if there is one. Servers may be delivering some of them. Dead letters are not among them.
+	Peek(ctx context.Context, name string, limit int) ([]Message, error)
+	// Pause stops deliveries on all servers, within seconds, until Resume. Messages can be enqueued, and those that are
+	// delivered already can be settled.
+	Pause(ctx context.Context, name string) error
+	Resume(ctx context.Context, name string) error
+	// Purge removes all messages that no server has claimed, dead letters too if dead is set, and returns how many.
+	Purge(ctx context.Context, name string, dead bool) (int64, error)
+
+	// DeadLetters returns dead letters that the filter selects, after a position, in order: at most limit, which is 1 to
+	// MaxDeadStep, and fewer if they are large. It may return none although there are more: next says where to continue,
+	// and is 0 if there are no more.
+	DeadLetters(ctx context.Context, name string, filter DeadFilter, after int64, limit int) (letters []DeadLetter, next int64, err error)
+	// Redrive makes the dead letters at these positions ready again, with no attempts, and returns how many there were.
+	Redrive(ctx context.Context, name string, positions []int64) (int64, error)
+	// PurgeDead removes the dead letters at these positions, and returns how many there were.
+	PurgeDead(ctx context.Context, name string, positions []int64) (int64, error)
+	// RedriveStep and PurgeDeadStep do that with at most limit of the dead letters, 1 to MaxDeadStep, that the filter selects, after a
+	// position. A step takes a bounded time, and is committed when it returns. The next one begins after its Next.
+	RedriveStep(ctx context.Context, name string, filter DeadFilter, after int64, limit int) (DeadStep, error)
+	PurgeDeadStep(ctx context.Context, name string, filter DeadFilter, after int64, limit int) (DeadStep, error)
+}
+
+// MaxDeadStep is the highest limit of DeadLetters, RedriveStep and PurgeDeadStep.
+const MaxDeadStep = 1000
+
+// DeadFilter selects the dead letters to which everything applies that is set. The zero value selects all.
+type DeadFilter struct {
+	Key                      string // exactly
+	Reason                   string // a part of it, in upper or lower case
+	MinAttempts, MaxAttempts int
+	Since, Before            time.Time // of DeadLetter.Died
+}
+
+// DeadLetter is a message that is not delivered again.
+type DeadLetter struct {
+	Message
+	Attempts int
+	Reason   string    // of the last nack
+	Died     time.Time // when it became a dead letter
+}
+
+// DeadStep is the result of a step.
+type DeadStep struct {
+	Changed int64
+	Next    int64 // the position after which to continue, or 0 if there is nothing more
 }
 
 // Consumption is one consumer of a queue.
@@ -80,7 +140,7 @@ type Delivery struct {
 // Lease identifies a delivery for the engine; it is opaque to the caller.
 type Lease any
 
-// QueueOptions are the options of a new queue; zero is the store's default.
+// QueueOptions are the options of a queue. For a new one, zero is the store's default.
 type QueueOptions struct {
 	MaxAttempts        int           // after them a message is a dead letter
 	RetryMin, RetryMax time.Duration // delay after the first nack, and the longest

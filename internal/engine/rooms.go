@@ -10,7 +10,10 @@ type Rooms interface {
 	// with the position, or with an error. All calls of done come in position order,
 	// from one goroutine. With ErrOutcomeUnknown the message may be stored; with any
 	// other error it is not.
-	Append(ctx context.Context, room string, payload []byte, done func(position int64, err error)) error
+	//
+	// With as, a repeated request of the client stores nothing: done gets the position of the first one, which may be
+	// lower than those before, and duplicate is true. The request is looked for in all rooms.
+	Append(ctx context.Context, room string, as *RequestID, payload []byte, done func(position int64, duplicate bool, err error)) error
 	// After returns messages of a room after a position, up to upTo inclusive, in
 	// order: at most limit, and no more once they reach that many bytes. It
 	// returns none only if there are none.

@@ -18,7 +18,13 @@ type Message struct {
 	Payload []byte
 }
 
-// RequestID names a request, so that it can be repeated.
+// KeepRequests is the minimum time for which a request with a RequestID can be repeated, of all parts of an engine.
+// After that its repetition is stored again only if ErrSequenceTooOld does not reject it: an engine never stores
+// a request twice.
+const KeepRequests = 10 * time.Minute
+
+// RequestID names a request, so that it can be repeated. Sequences of a client should grow. Each part of an engine
+// keeps the names of all clients permanently, some 100 bytes each.
 type RequestID struct {
 	Client   string
 	Sequence int64
@@ -28,8 +34,7 @@ type RequestID struct {
 type Place struct {
 	Partition int // -1 if the stream has none
 	Position  int64
-	// Count is how many messages a request with a RequestID has stored, and
-	// Duplicate whether an earlier call stored them.
+	// Count is how many messages the request has stored, and Duplicate whether an earlier call stored them.
 	Count     int
 	Duplicate bool
 }
@@ -64,7 +69,27 @@ type Streams interface {
 	// Groups returns groups of a stream, ordered by the bytes of their names: at most
 	// limit groups after a name, or from the first if that is empty.
 	Groups(ctx context.Context, name, after string, limit int) ([]GroupInfo, error)
+	// SeekGroup sets the offset of a group to where a subscription would begin, also backwards, and returns it. The Group
+	// of to is not used. Open subscriptions of the group continue at their own positions, and their next commit may move
+	// the offset forward again: they have to end first, or subscribe again. For a position outside of what is kept, the
+	// error is a TooOldError or a HistoryLostError. In a stream with partitions, it seeks in all of them, and returns the
+	// sum; a position needs one partition.
+	SeekGroup(ctx context.Context, stream, group string, to Start) (offset int64, err error)
+	// DropGroup removes a group. A client that still commits to it makes a new one of its name.
+	DropGroup(ctx context.Context, stream, group string) error
+	// Retention returns what a stream keeps, and SetRetention changes it, for all partitions. Servers delete the rest, about every 10 seconds.
+	Retention(ctx context.Context, stream string) (Retention, error)
+	SetRetention(ctx context.Context, stream string, r Retention) error
 	Drop(ctx context.Context, name string) error
+}
+
+// Retention says what a stream keeps. The zero value is everything.
+type Retention struct {
+	MaxAge   time.Duration // messages that are older are deleted; 0: no bound
+	MaxBytes int64         // the oldest are deleted while the stream is larger on disk; 0: no bound
+	// Consumed keeps what a group has not read yet, whatever the bounds are, and everything while there is no group.
+	// Without bounds, only what all groups have read is deleted.
+	Consumed bool
 }
 
 // Start is where a subscription begins: at a group's offset, at a time, at the

@@ -123,7 +123,7 @@ func (c *call) enqueue() {
 		if unique != nil {
 			return store.EnqueueUnique(c.ctx, c.queue(), messages[0], opts, *unique, done)
 		}
-		return store.Enqueue(c.ctx, c.queue(), messages, opts, done)
+		return store.Enqueue(c.ctx, c.queue(), nil, messages, opts, done)
 	})
 }
 

@@ -37,9 +37,9 @@ func (n *namedEvents) noted() []string {
 	return slices.Sorted(maps.Keys(n.names))
 }
 
-func (n *namedEvents) Append(ctx context.Context, store string, events []engine.Event, c *engine.EventCondition) ([]int64, error) {
+func (n *namedEvents) Append(ctx context.Context, store string, as *engine.RequestID, events []engine.Event, c *engine.EventCondition) (engine.AppendedEvents, error) {
 	n.note(store)
-	return n.fakeEvents.Append(ctx, store, events, c)
+	return n.fakeEvents.Append(ctx, store, as, events, c)
 }
 
 func (n *namedEvents) Query(ctx context.Context, store string, q engine.EventQuery, r engine.EventRange) ([]engine.Event, error) {

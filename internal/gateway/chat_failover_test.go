@@ -109,14 +109,14 @@ type oneOf struct {
 	chats chan func()
 }
 
-func (s oneOf) Append(_ context.Context, room string, payload []byte, done func(int64, error)) error {
+func (s oneOf) Append(_ context.Context, room string, _ *engine.RequestID, payload []byte, done func(int64, bool, error)) error {
 	payload = slices.Clone(payload)
 	s.chats <- func() {
 		at := s.put(room, payload)
 		if rand.IntN(4) == 0 {
 			time.Sleep(time.Duration(rand.IntN(8)) * time.Millisecond)
 		}
-		done(at, nil)
+		done(at, false, nil)
 	}
 	return nil
 }
@@ -319,12 +319,12 @@ type refusing struct {
 	let   chan struct{}
 }
 
-func (s *refusing) Append(ctx context.Context, room string, payload []byte, done func(int64, error)) error {
+func (s *refusing) Append(ctx context.Context, room string, as *engine.RequestID, payload []byte, done func(int64, bool, error)) error {
 	if s.chats.Add(1) > 1 {
 		return engine.ErrRefused
 	}
-	return s.memoryStore.Append(ctx, room, payload, func(position int64, err error) {
-		go func() { <-s.let; done(position, err) }()
+	return s.memoryStore.Append(ctx, room, as, payload, func(position int64, duplicate bool, err error) {
+		go func() { <-s.let; done(position, duplicate, err) }()
 	})
 }
 

@@ -36,9 +36,9 @@ func newServerStore(t *testing.T, all *memoryStore, seed uint64) *serverStore {
 	return s
 }
 
-func (s *serverStore) Append(ctx context.Context, room string, payload []byte, done func(int64, error)) error {
-	return s.memoryStore.Append(ctx, room, payload, func(position int64, err error) {
-		s.outcomes <- func() { done(position, err) }
+func (s *serverStore) Append(ctx context.Context, room string, as *engine.RequestID, payload []byte, done func(int64, bool, error)) error {
+	return s.memoryStore.Append(ctx, room, as, payload, func(position int64, duplicate bool, err error) {
+		s.outcomes <- func() { done(position, duplicate, err) }
 	})
 }
 

@@ -83,7 +83,7 @@ func (s *storedRooms) append(p *participant, member *room.Member, name string, m
 		}
 	}
 	number := s.began()
-	err := s.store.Append(s.work, name, payload, func(position int64, err error) {
+	err := s.store.Append(s.work, name, nil, payload, func(position int64, _ bool, err error) {
 		if err != nil {
 			s.notStored()
 			answered(0, err)

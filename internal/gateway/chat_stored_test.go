@@ -82,7 +82,7 @@ func (s *memoryStore) nudge() {
 	}
 }
 
-func (s *memoryStore) Append(_ context.Context, room string, payload []byte, done func(int64, error)) error {
+func (s *memoryStore) Append(_ context.Context, room string, _ *engine.RequestID, payload []byte, done func(int64, bool, error)) error {
 	payload = append([]byte(nil), payload...)
 	s.mu.Lock()
 	s.waiting = append(s.waiting, func() {
@@ -93,7 +93,7 @@ func (s *memoryStore) Append(_ context.Context, room string, payload []byte, don
 		}
 		position := int64(len(s.stored))
 		s.mu.Unlock()
-		done(position, err)
+		done(position, false, err)
 	})
 	s.mu.Unlock()
 	s.nudge()

@@ -14,6 +14,8 @@ import (
 
 // fakeEvents is an event store in memory.
 type fakeEvents struct {
+	engine.Events // of what no test needs
+
 	mu      sync.Mutex
 	events  []engine.Event
 	changed chan struct{}
@@ -26,28 +28,28 @@ func matches(q engine.EventQuery, e engine.Event) bool {
 	})
 }
 
-func (f *fakeEvents) Append(_ context.Context, store string, events []engine.Event, c *engine.EventCondition) (positions []int64, err error) {
+func (f *fakeEvents) Append(_ context.Context, store string, _ *engine.RequestID, events []engine.Event, c *engine.EventCondition) (at engine.AppendedEvents, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {
 	case store == "none":
-		return nil, engine.ErrNotFound
+		return at, engine.ErrNotFound
 	case len(events) == 0:
-		return nil, &engine.FieldError{Field: "events", Problem: "none, want at least 1"}
+		return at, &engine.FieldError{Field: "events", Problem: "none, want at least 1"}
 	}
 	for _, e := range f.events {
 		if c != nil && e.Position > c.After && matches(c.Query, e) {
-			return nil, &engine.ConflictError{Position: e.Position, Type: e.Type}
+			return at, &engine.ConflictError{Position: e.Position, Type: e.Type}
 		}
 	}
 	for _, e := range events {
 		e.Position, e.Time = int64(len(f.events)+1), time.Unix(1000, 0)
 		f.events = append(f.events, e)
-		positions = append(positions, e.Position)
+		at.Positions = append(at.Positions, e.Position)
 	}
 	close(f.changed)
 	f.changed = make(chan struct{})
-	return positions, nil
+	return at, nil
 }
 
 func (f *fakeEvents) Query(_ context.Context, _ string, q engine.EventQuery, r engine.EventRange) (found []engine.Event, err error) {

@@ -54,13 +54,13 @@ type heldAppends struct {
 	let chan struct{}
 }
 
-func (h heldAppends) Append(ctx context.Context, store string, events []engine.Event, condition *engine.EventCondition) ([]int64, error) {
+func (h heldAppends) Append(ctx context.Context, store string, as *engine.RequestID, events []engine.Event, condition *engine.EventCondition) (engine.AppendedEvents, error) {
 	select {
 	case <-h.let:
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return engine.AppendedEvents{}, ctx.Err()
 	}
-	return h.fakeEvents.Append(ctx, store, events, condition)
+	return h.fakeEvents.Append(ctx, store, as, events, condition)
 }
 
 // TestBudget_CountsRequestsThatWait: requests that wait for a store are counted

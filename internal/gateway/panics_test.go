@@ -62,7 +62,7 @@ func (panickingQueues) Consume(context.Context, string) (engine.Consumption, err
 
 type panickingEvents struct{ *fakeEvents }
 
-func (panickingEvents) Append(context.Context, string, []engine.Event, *engine.EventCondition) ([]int64, error) {
+func (panickingEvents) Append(context.Context, string, *engine.RequestID, []engine.Event, *engine.EventCondition) (engine.AppendedEvents, error) {
 	panic("append")
 }
 

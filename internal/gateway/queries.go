@@ -118,7 +118,10 @@ func (c *call) allowed(context.Context) error {
 // appendInTurn appends events. An append with a condition waits for the turn of its user, because PostgreSQL looks for the events that the condition
 // names, and few expensive conditions are checked at a time.
 func appendInTurn(ctx context.Context, by asking, store engine.Events, name string, events []engine.Event, condition *engine.EventCondition) ([]int64, error) {
-	ask := func() ([]int64, error) { return store.Append(ctx, name, events, condition) }
+	ask := func() ([]int64, error) {
+		at, err := store.Append(ctx, name, nil, events, condition)
+		return at.Positions, err
+	}
 	if condition == nil {
 		return ask()
 	}

@@ -11,6 +11,7 @@ import (
 
 // fakeQueues are queues in memory.
 type fakeQueues struct {
+	engine.Queues // of what no test needs
 	*commits
 	state   sync.Mutex
 	queues  map[string]*fakeQueue
@@ -65,7 +66,7 @@ func (f *fakeQueues) change(do func()) {
 	f.changed = make(chan struct{})
 }
 
-func (f *fakeQueues) Enqueue(_ context.Context, queue string, messages []engine.Message, opts engine.EnqueueOptions, done func(engine.Place, error)) error {
+func (f *fakeQueues) Enqueue(_ context.Context, queue string, _ *engine.RequestID, messages []engine.Message, opts engine.EnqueueOptions, done func(engine.Place, error)) error {
 	f.later(func() {
 		var first int64
 		var err error

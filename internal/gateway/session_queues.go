@@ -20,7 +20,7 @@ func (s *session) enqueue(r *request) {
 		if unique != nil {
 			return store.EnqueueUnique(s.server.work, r.Queue, messages[0], opts, *unique, done)
 		}
-		return store.Enqueue(s.server.work, r.Queue, messages, opts, done)
+		return store.Enqueue(s.server.work, r.Queue, nil, messages, opts, done)
 	})
 }
 

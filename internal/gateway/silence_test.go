@@ -29,9 +29,9 @@ type slowRooms struct {
 	let chan struct{}
 }
 
-func (s slowRooms) Append(ctx context.Context, room string, payload []byte, done func(int64, error)) error {
+func (s slowRooms) Append(ctx context.Context, room string, as *engine.RequestID, payload []byte, done func(int64, bool, error)) error {
 	<-s.let
-	return s.memoryStore.Append(ctx, room, payload, done)
+	return s.memoryStore.Append(ctx, room, as, payload, done)
 }
 
 // TestSilence_StoreIsBusy: nothing is read while the store is at its limit. That

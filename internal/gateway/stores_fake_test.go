@@ -87,6 +87,8 @@ func (c *commits) wait(ctx context.Context, f func()) error {
 
 // fakeStreams are streams in memory.
 type fakeStreams struct {
+	engine.Streams // of what no test needs
+
 	*commits
 	state   sync.Mutex
 	streams map[string]*fakeStream

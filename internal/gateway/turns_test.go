@@ -62,7 +62,7 @@ func TestTurns_Events(t *testing.T) {
 	t.Parallel()
 	events := &fakeEvents{changed: make(chan struct{})}
 	s := serveTurns(t, 1, events, "read stream:*", "commit stream:*", "query events:*", "append events:*")
-	if _, err := events.Append(t.Context(), "e", []engine.Event{{Type: "Secret"}}, nil); err != nil {
+	if _, err := events.Append(t.Context(), "e", nil, []engine.Event{{Type: "Secret"}}, nil); err != nil {
 		t.Fatal(err)
 	}
 	token := tokenOf(t, "ann", time.Hour)
@@ -139,7 +139,7 @@ func (h *heldQueries) Query(ctx context.Context, store string, q engine.EventQue
 func TestTurns_Shared(t *testing.T) {
 	t.Parallel()
 	events := &heldQueries{fakeEvents: &fakeEvents{changed: make(chan struct{})}, release: make(chan struct{})}
-	if _, err := events.Append(t.Context(), "e", []engine.Event{{Type: "Secret"}}, nil); err != nil {
+	if _, err := events.Append(t.Context(), "e", nil, []engine.Event{{Type: "Secret"}}, nil); err != nil {
 		t.Fatal(err)
 	}
 	s := serveTurns(t, 4, events, "read stream:*", "query events:*")

@@ -21,7 +21,7 @@ func startEngine(t *testing.T, db pgtest.DB) *Engine {
 	if _, err := migrate.Up(t.Context(), db.Pool); err != nil {
 		t.Fatal(err)
 	}
-	e, err := Open(t.Context(), Config{Pool: db.Pool, URL: db.URL, Stores: true, Metrics: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler)})
+	e, err := Open(t.Context(), Config{Pool: db.Pool, URL: db.URL, Stores: true, Rooms: true, Metrics: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +47,7 @@ func (e *Engine) publish(ctx context.Context, name string) error {
 
 func (e *Engine) enqueue(ctx context.Context, name string) error {
 	return answered(func(done func(engine.Place, error)) error {
-		return e.queues.Enqueue(ctx, name, []engine.Message{{Payload: []byte("x")}}, engine.EnqueueOptions{}, done)
+		return e.queues.Enqueue(ctx, name, nil, []engine.Message{{Payload: []byte("x")}}, engine.EnqueueOptions{}, done)
 	})
 }
 

@@ -37,8 +37,9 @@ var engineErrors = []struct {
 	{stream.ErrPartition, engine.ErrPartitioned},
 	{stream.ErrAhead, engine.ErrAhead},
 	{stream.ErrIncomplete, engine.ErrIncomplete},
-	{eventstore.ErrNotFound, engine.ErrNotFound},
+	{eventstore.ErrNotFound, engine.ErrNoEventStore},
 	{eventstore.ErrInvalid, engine.ErrInvalid},
+	{eventstore.ErrSequenceTooOld, engine.ErrSequenceTooOld},
 	{eventstore.ErrDuplicateID, engine.ErrDuplicateID},
 	{eventstore.ErrTooManyProjections, engine.ErrBusy},
 	{eventstore.ErrTooExpensive, engine.ErrTooExpensive},
@@ -104,5 +105,5 @@ func wireField(field string) string {
 	if rest, ok := strings.CutPrefix(field, "projections"); ok {
 		return "queries" + strings.Replace(rest, "].query", "]", 1)
 	}
-	return field
+	return strings.TrimPrefix(field, "request.")
 }

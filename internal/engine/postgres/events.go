@@ -77,47 +77,85 @@ func (s *events) abandon() {
 	s.close(given)
 }
 
-// with calls use with a store, and maps its errors.
+// with calls use with a store, and maps its errors. If the store was open and has been dropped, it calls use again with
+// the store that has its name now: use has changed nothing.
 func (s *events) with(ctx context.Context, name string, use func(*eventstore.Store) error) error {
-	store, err := s.open.get(ctx, cmp.Or(name, eventstore.DefaultName))
-	if err == nil {
-		if err = use(store); errors.Is(err, eventstore.ErrNotFound) && s.open.forget(store.Name(), store) {
-			closeNow(store) // another store may have its name now
+	name = cmp.Or(name, eventstore.DefaultName)
+	for {
+		_, known := s.open.peek(name)
+		store, err := s.open.get(ctx, name)
+		if err != nil {
+			return engineError(err)
+		}
+		err = use(store)
+		if !errors.Is(err, eventstore.ErrNotFound) || errors.Is(err, eventstore.ErrOutcomeUnknown) {
+			return engineError(err)
+		}
+		if s.forget(store); !known {
+			return engineError(err)
 		}
 	}
-	return engineError(err)
+}
+
+// forget closes a dropped store.
+func (s *events) forget(store *eventstore.Store) {
+	if s.open.forget(store.Name(), store) {
+		closeNow(store)
+	}
 }
 
 // Append implements engine.Events.
-func (s *events) Append(ctx context.Context, name string, events []engine.Event, condition *engine.EventCondition) (positions []int64, err error) {
+func (s *events) Append(
+	ctx context.Context, name string, as *engine.RequestID, events []engine.Event, condition *engine.EventCondition,
+) (out engine.AppendedEvents, err error) {
 	in := make([]eventstore.Event, len(events))
 	for i, e := range events {
 		in[i] = eventstore.Event{Type: e.Type, Tags: e.Tags, Data: e.Data, JSON: e.JSON, ID: e.ID}
 	}
 	s.progress.begin()
 	defer s.progress.end()
-	err = s.with(ctx, name, func(store *eventstore.Store) error {
-		var at eventstore.Appended
-		if condition == nil {
-			at, err = store.Append(ctx, in...)
-		} else {
-			at, err = store.AppendIf(ctx, in, eventstore.Condition{FailIfEventsMatch: storeQuery(condition.Query), After: condition.After})
-		}
-		for position := at.First; err == nil && position <= at.Last; position++ {
-			positions = append(positions, position)
-		}
+	var at eventstore.Appended
+	err = s.with(ctx, name, func(store *eventstore.Store) (err error) {
+		at, err = appendTo(ctx, store, as, in, condition)
 		return err
 	})
-	if err != nil && ctx.Err() != nil { // the events may have been accepted
-		err = errors.Join(engine.ErrOutcomeUnknown, err)
+	if err != nil {
+		if ctx.Err() != nil { // the events may have been accepted
+			err = errors.Join(engine.ErrOutcomeUnknown, err)
+		}
+		return out, err
 	}
-	return positions, err
+	for position := at.First; position <= at.Last; position++ {
+		out.Positions = append(out.Positions, position)
+	}
+	out.Duplicate = at.Duplicate
+	return out, nil
+}
+
+// appendTo appends with the method of the store that does what is asked for.
+func appendTo(ctx context.Context, store *eventstore.Store, as *engine.RequestID, events []eventstore.Event, condition *engine.EventCondition) (eventstore.Appended, error) {
+	var request eventstore.RequestID
+	if as != nil {
+		request = eventstore.RequestID{Client: as.Client, Sequence: as.Sequence}
+	}
+	if condition == nil {
+		if as == nil {
+			return store.Append(ctx, events...)
+		}
+		return store.AppendAs(ctx, request, events...)
+	}
+	want := eventstore.Condition{FailIfEventsMatch: storeQuery(condition.Query), After: condition.After}
+	if as == nil {
+		return store.AppendIf(ctx, events, want)
+	}
+	return store.AppendIfAs(ctx, request, events, want)
 }
 
 // Query implements engine.Events. It holds about readBytes bytes.
 func (s *events) Query(ctx context.Context, name string, q engine.EventQuery, r engine.EventRange) (events []engine.Event, err error) {
 	err = s.with(ctx, name, func(store *eventstore.Store) error {
 		held := 0
+		events = nil
 		for e, err := range store.QueryStream(ctx, storeQuery(q), eventstore.ReadOptions{
 			After: r.After, Before: r.Before, Limit: r.Limit, Backwards: r.Backwards,
 		}) {
@@ -146,6 +184,7 @@ func (s *events) Count(ctx context.Context, name string, queries []engine.EventQ
 			projections[i] = counters[i]
 		}
 		condition, err := store.Project(ctx, projections...)
+		counts = nil
 		for _, c := range counters {
 			counts = append(counts, c.State)
 		}

@@ -133,7 +133,7 @@ func (s *queues) changed(ctx context.Context, name string) {
 }
 
 // Enqueue implements engine.Queues.
-func (s *queues) Enqueue(ctx context.Context, name string, messages []engine.Message, opts engine.EnqueueOptions, done func(engine.Place, error)) error {
+func (s *queues) Enqueue(ctx context.Context, name string, as *engine.RequestID, messages []engine.Message, opts engine.EnqueueOptions, done func(engine.Place, error)) error {
 	o, err := s.open.get(ctx, name)
 	if err != nil {
 		return engineError(err)
@@ -145,7 +145,12 @@ func (s *queues) Enqueue(ctx context.Context, name string, messages []engine.Mes
 	for i := range messages {
 		out[i] = queueMessage(&messages[i], opts)
 	}
-	return s.submit(o, done, func(done func(queue.Enqueued, error)) error { return o.enqueuer.Submit(ctx, out, done) })
+	return s.submit(o, done, func(done func(queue.Enqueued, error)) error {
+		if as == nil {
+			return o.enqueuer.Submit(ctx, out, done)
+		}
+		return o.enqueuer.SubmitAs(ctx, stream.RequestID{Client: as.Client, Sequence: as.Sequence}, out, done)
+	})
 }
 
 // checkPriority rejects a priority that the queue does not have. Package queue does so
@@ -191,9 +196,9 @@ func (s *queues) submit(o *openQueue, done func(engine.Place, error), submit fun
 		if errors.Is(err, queue.ErrNotFound) {
 			s.end(o)
 		}
-		place := engine.Place{Partition: -1, Position: at.First, Count: 1}
+		place := engine.Place{Partition: -1, Position: at.First, Count: at.Count, Duplicate: at.Duplicate}
 		if errors.Is(err, queue.ErrDuplicate) {
-			place.Duplicate, err = true, nil
+			err = nil
 		}
 		done(place, engineError(err))
 	})
@@ -282,52 +287,4 @@ func (s *queues) Extend(_ context.Context, leases []engine.Lease, lease time.Dur
 		errs[i] = d.Extend(lease)
 	}
 	return engineErrorsOf(errs)
-}
-
-// Create implements engine.Queues.
-func (s *queues) Create(ctx context.Context, name string, opts *engine.QueueOptions) error {
-	var want queue.Options
-	if opts != nil {
-		want = queue.Options{
-			MaxAttempts: opts.MaxAttempts, RetryMin: opts.RetryMin, RetryMax: opts.RetryMax, Priorities: opts.Priorities, Partitions: opts.Partitions,
-		}
-	}
-	q, err := queue.Ensure(ctx, s.pool, name, want)
-	if opts == nil && errors.Is(err, queue.ErrExists) {
-		if found, none := queue.Lookup(ctx, s.pool, name); !errors.Is(none, queue.ErrNotFound) {
-			q, err = found, none // the queue exists; otherwise a stream has the name
-		}
-	}
-	if err == nil {
-		s.made(ctx, q)
-	}
-	return engineError(err)
-}
-
-// List implements engine.Queues.
-func (s *queues) List(ctx context.Context) ([]string, error) {
-	names, err := queue.List(ctx, s.pool)
-	return names, engineError(err)
-}
-
-// Stats implements engine.Queues.
-func (s *queues) Stats(ctx context.Context, name string) (engine.QueueStats, error) {
-	q, err := queue.Lookup(ctx, s.pool, name)
-	if err != nil {
-		return engine.QueueStats{}, engineError(err)
-	}
-	st, err := q.Stats(ctx)
-	return engine.QueueStats{
-		Name: name, Ready: st.Ready, Leased: st.Leased, Delayed: st.Delayed, Dead: st.Dead,
-		Head: st.Head, Oldest: st.OldestAge.Milliseconds(), Nodes: st.Nodes, Paused: st.Paused,
-	}, engineError(err)
-}
-
-// Drop implements engine.Queues.
-func (s *queues) Drop(ctx context.Context, name string) error {
-	err := queue.Drop(ctx, s.pool, name)
-	if err == nil {
-		s.changed(ctx, name)
-	}
-	return engineError(err)
 }

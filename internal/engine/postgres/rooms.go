@@ -30,11 +30,13 @@ func (s *rooms) run(ctx context.Context) {
 	hub.Wait()
 }
 
-func (s *rooms) Append(ctx context.Context, room string, payload []byte, done func(int64, error)) error {
-	err := s.appender.Submit(ctx, []stream.Message{{Key: room, Payload: payload}}, func(at stream.Appended, err error) {
-		done(at.First, engineError(err))
-	})
-	return engineError(err)
+func (s *rooms) Append(ctx context.Context, room string, as *engine.RequestID, payload []byte, done func(int64, bool, error)) error {
+	messages := []stream.Message{{Key: room, Payload: payload}}
+	answer := func(at stream.Appended, err error) { done(at.First, at.Duplicate, engineError(err)) }
+	if as == nil {
+		return engineError(s.appender.Submit(ctx, messages, answer))
+	}
+	return engineError(s.appender.SubmitAs(ctx, stream.RequestID{Client: as.Client, Sequence: as.Sequence}, messages, answer))
 }
 
 func (s *rooms) After(ctx context.Context, room string, after, upTo int64, limit, bytes int) ([]engine.RoomMessage, error) {

@@ -209,23 +209,15 @@ func (s *streams) Subscribe(ctx context.Context, name string, from engine.Start)
 	if err != nil {
 		return nil, engineError(err)
 	}
-	var start stream.Start // the zero value is the oldest message kept
-	switch {
-	case from.Group != "":
+	if from.Group != "" {
 		g, err := s.groups.Open(ctx, found, from.Group, stream.GroupOptions{})
 		if err != nil {
 			return nil, engineError(err)
 		}
 		sub, err := g.Subscribe(ctx, s.hub)
 		return subscription{sub}, engineError(err)
-	case !from.At.IsZero():
-		start = stream.AtTime(from.At)
-	case from.End:
-		start = stream.AtEnd()
-	case from.After != 0:
-		start = stream.After(from.After)
 	}
-	sub, err := s.hub.Subscribe(ctx, found, start)
+	sub, err := s.hub.Subscribe(ctx, found, streamStart(from))
 	return subscription{sub}, engineError(err)
 }
 

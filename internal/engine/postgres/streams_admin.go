@@ -54,20 +54,6 @@ func (s *streams) Info(ctx context.Context, name string) (d engine.StreamDetails
 	return d, nil
 }
 
-// Groups implements engine.Streams.
-func (s *streams) Groups(ctx context.Context, name, after string, limit int) ([]engine.GroupInfo, error) {
-	found, err := stream.Lookup(ctx, s.pool, name)
-	if err != nil {
-		return nil, engineError(err)
-	}
-	groups, err := found.GroupsAfter(ctx, after, limit)
-	out := make([]engine.GroupInfo, len(groups))
-	for i, g := range groups {
-		out[i] = engine.GroupInfo{Name: g.Name, Offset: g.Offset, Lag: g.Lag}
-	}
-	return out, engineError(err)
-}
-
 // Drop implements engine.Streams.
 func (s *streams) Drop(ctx context.Context, name string) error {
 	found, err := s.finder.find(ctx, name)
