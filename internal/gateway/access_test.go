@@ -58,7 +58,7 @@ func TestAccess_AllowedOrigins(t *testing.T) {
 			t.Errorf("GET from %q: %d, allowed %q; want %d, %q", origin, resp.StatusCode, resp.Header.Get("Access-Control-Allow-Origin"), status, echo)
 		}
 		preflight := do("OPTIONS", origin, "", "Access-Control-Request-Method", "DELETE", "Access-Control-Request-Headers", "content-type")
-		if can := preflight.StatusCode == http.StatusNoContent && preflight.Header.Get("Access-Control-Allow-Methods") == "GET, POST, DELETE"; can != (echo != "") {
+		if can := preflight.StatusCode == http.StatusNoContent && preflight.Header.Get("Access-Control-Allow-Methods") == "GET, POST, PUT, PATCH, DELETE"; can != (echo != "") {
 			t.Errorf("preflight from %q: %d %v", origin, preflight.StatusCode, preflight.Header)
 		}
 		conn, err := websocket.Dial(t.Context(), "ws://"+addr+"/ws", websocket.Config{Header: http.Header{"Origin": {origin}}})

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"math"
 	"mime"
 	"net/http"
@@ -27,6 +26,7 @@ type api struct {
 	server    *Server
 	mux       *http.ServeMux
 	consumers *pullConsumers
+	jobs      *jobs
 	// polls ends when the server stops: from then on no request waits for
 	// messages, and bodies must arrive within DrainTimeout.
 	polls    context.Context
@@ -34,54 +34,19 @@ type api struct {
 }
 
 func newAPI(s *Server) *api {
-	a := &api{server: s, mux: http.NewServeMux(), consumers: newPullConsumers(s.cfg.Engine.Queues, s.cfg.Nodes)}
+	a := &api{server: s, mux: http.NewServeMux(), consumers: newPullConsumers(s.cfg.Engine.Queues, s.cfg.Nodes), jobs: newJobs()}
 	a.polls, a.endPolls = context.WithCancel(context.Background())
-	stream := func(v auth.Verb) func(*http.Request) need {
-		return func(r *http.Request) need { return need{v, auth.Stream, r.PathValue("stream")} }
-	}
-	queue := func(v auth.Verb) func(*http.Request) need {
-		return func(r *http.Request) need { return need{v, auth.Queue, r.PathValue("queue")} }
-	}
-	routes := map[string]route{
-		"GET /v1/streams":                                 {(*call).listStreams, nil},
-		"POST /v1/streams/{stream}":                       {(*call).createStream, stream("admin")},
-		"GET /v1/streams/{stream}":                        {(*call).streamInfo, stream("read")},
-		"DELETE /v1/streams/{stream}":                     {(*call).dropStream, stream("admin")},
-		"POST /v1/streams/{stream}/messages":              {(*call).publish, stream("publish")},
-		"GET /v1/streams/{stream}/messages":               {(*call).readStream, stream("read")},
-		"GET /v1/streams/{stream}/groups":                 {(*call).listGroups, stream("read")},
-		"POST /v1/streams/{stream}/groups/{group}/commit": {(*call).commit, stream("commit")},
-		"GET /v1/events":                                  {(*call).readEvents, nil},
-		"POST /v1/events":                                 {(*call).appendEvents, nil},
-		"POST /v1/events/query":                           {(*call).queryEvents, nil},
-		"POST /v1/events/project":                         {(*call).project, nil},
-		"GET /v1/queues":                                  {(*call).listQueues, nil},
-		"POST /v1/queues/{queue}":                         {(*call).createQueue, queue("admin")},
-		"GET /v1/queues/{queue}":                          {(*call).queueStats, queue("inspect")},
-		"DELETE /v1/queues/{queue}":                       {(*call).dropQueue, queue("admin")},
-		"POST /v1/queues/{queue}/messages":                {(*call).enqueue, queue("enqueue")},
-		"POST /v1/queues/{queue}/receive":                 {(*call).receive, queue("consume")},
-		"POST /v1/queues/{queue}/ack":                     {func(c *call) { c.settle("ack") }, queue("consume")},
-		"POST /v1/queues/{queue}/nack":                    {func(c *call) { c.settle("nack") }, queue("consume")},
-		"POST /v1/queues/{queue}/extend":                  {func(c *call) { c.settle("extend") }, queue("consume")},
-		"GET /v1/nodes":                                   {(*call).listNodes, func(*http.Request) need { return needMetrics }},
-	}
-	maps.Copy(routes, accessRoutes())
-	for pattern, route := range routes {
+	for pattern, route := range routes() {
 		a.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { a.call(w, r, route) })
 	}
 	return a
 }
 
-// route is what serves a path, and the right that it needs. If need is nil, the handler checks rights itself: they depend on the body,
-// or on the objects that exist.
-type route struct {
-	handle func(*call)
-	need   func(*http.Request) need
-}
-
 // close is called after the last request has ended.
-func (a *api) close() { a.consumers.close() }
+func (a *api) close() {
+	a.jobs.close()
+	a.consumers.close()
+}
 
 // ServeHTTP implements http.Handler.
 func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -157,7 +122,7 @@ func (a *api) call(w http.ResponseWriter, r *http.Request, to route) {
 		c.refuseFor(&problem{code: codeParameter, text: "the query of the URL is malformed: want NAME=VALUE&…, percent-encoded"})
 		return
 	}
-	for _, part := range []string{"stream", "queue", "group"} {
+	for _, part := range []string{"stream", "queue", "group", "store"} {
 		if name := r.PathValue(part); name != "" && !usable(name) {
 			c.refuse(codeName)
 			return

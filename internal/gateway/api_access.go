@@ -156,7 +156,8 @@ func (c *call) readStrict(into any) bool {
 	case !utf8.Valid(body):
 		c.refuseFor(errNoUTF8)
 	case err != nil && strings.HasPrefix(err.Error(), "json: unknown field "):
-		c.refuseFor(&problem{code: codeMalformed, text: strings.TrimPrefix(err.Error(), "json: ")})
+		field := strings.Trim(strings.TrimPrefix(err.Error(), "json: unknown field "), `"`)
+		c.refuseFor(&problem{code: codeUnknownField, text: field + ": this request has no such field", field: field})
 	case err != nil:
 		c.refuseFor(undecodable(body, err))
 	default:

@@ -43,13 +43,17 @@ func (c *call) appendEvents() {
 	}) {
 		return
 	}
-	positions, err := appendInTurn(c.ctx, c, store, name, events, condition)
+	as, why := c.requestID()
+	if why != nil {
+		c.refuseFor(why)
+		return
+	}
+	at, err := appendInTurn(c.ctx, c, store, name, as, events, condition)
 	if err != nil {
 		c.fail(err, codeNotStored)
 		return
 	}
-	c.api.server.sessions.stored.Add(uint64(len(events)))
-	c.answer(reply{Positions: positions})
+	c.answer(c.api.server.sessions.appended(at))
 }
 
 // readEvents answers a query given as URL parameters, which has one item.

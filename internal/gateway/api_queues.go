@@ -115,6 +115,10 @@ func (c *call) enqueue() {
 		return
 	}
 	opts, unique, why := c.body.enqueueOptions(c.caller)
+	var id *engine.RequestID
+	if why == nil {
+		id, why = c.requestID()
+	}
 	if why != nil {
 		c.refuseFor(why)
 		return
@@ -123,7 +127,7 @@ func (c *call) enqueue() {
 		if unique != nil {
 			return store.EnqueueUnique(c.ctx, c.queue(), messages[0], opts, *unique, done)
 		}
-		return store.Enqueue(c.ctx, c.queue(), nil, messages, opts, done)
+		return store.Enqueue(c.ctx, c.queue(), id, messages, opts, done)
 	})
 }
 

@@ -126,7 +126,7 @@ func (c *call) publish() {
 	if !ok {
 		return
 	}
-	as, why := c.body.requestID(c.caller)
+	as, why := c.requestID()
 	if why != nil {
 		c.refuseFor(why)
 		return

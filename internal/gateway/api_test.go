@@ -125,7 +125,7 @@ func TestAPI_Refuses(t *testing.T) {
 		{"DELETE /v1/streams/orders/messages", "", 405, "method_not_allowed"},
 		{"GET /v1/streams/orders/groups/g/commit", "", 405, "method_not_allowed"},
 		{"PATCH /v1/queues/jobs", "", 405, "method_not_allowed"},
-		{"GET /v1/queues/jobs/messages", "", 405, "method_not_allowed"},
+		{"GET /v1/queues/jobs/receive", "", 405, "method_not_allowed"},
 		{"GET /v1/queues/jobs/receive", "", 405, "method_not_allowed"},
 		{"GET /v1/queues/jobs/ack", "", 405, "method_not_allowed"},
 		{"GET /v1/queues/jobs/nack", "", 405, "method_not_allowed"},

@@ -65,6 +65,7 @@ const (
 	codeStopping      code = "stopping"
 	codeParameter     code = "invalid_parameter"
 	codeTooManyLeases code = "too_many_deliveries"
+	codeTooManyJobs   code = "too_many_jobs"
 	codeHalfClosed    code = "half_closed"
 )
 
@@ -123,6 +124,7 @@ var publicErrors = withEngines(map[code]string{
 	codeParameter:     "a parameter of the query is not a number in the documented range",
 	codeHalfClosed:    "the connection is closed for sending, as that of a client that is gone; nothing was leased: keep it open until the answer",
 	codeTooManyLeases: "too many deliveries of this queue are neither acknowledged nor expired",
+	codeTooManyJobs:   "this server runs as many jobs as it may: wait for one of them, or stop it",
 })
 
 // withEngines adds the texts of engine errors.
@@ -165,6 +167,7 @@ var statuses = map[code]int{
 	codeTooLarge:              http.StatusRequestEntityTooLarge,
 	codeMediaType:             http.StatusUnsupportedMediaType,
 	codeTooManyLeases:         http.StatusTooManyRequests,
+	codeTooManyJobs:           http.StatusTooManyRequests,
 	codeNotStored:             http.StatusInternalServerError,
 	engine.CodeRefused:        http.StatusInternalServerError,
 	engine.CodeUnknownOutcome: http.StatusInternalServerError,
@@ -183,6 +186,7 @@ var retryable = map[code]bool{
 	codeNotStored:          true,
 	codeNotSettled:         true,
 	codeTooManyLeases:      true,
+	codeTooManyJobs:        true,
 	codeOverloaded:         true,
 	codeStopping:           true,
 	codeHalfClosed:         true,

@@ -117,11 +117,8 @@ func (c *call) allowed(context.Context) error {
 
 // appendInTurn appends events. An append with a condition waits for the turn of its user, because PostgreSQL looks for the events that the condition
 // names, and few expensive conditions are checked at a time.
-func appendInTurn(ctx context.Context, by asking, store engine.Events, name string, events []engine.Event, condition *engine.EventCondition) ([]int64, error) {
-	ask := func() ([]int64, error) {
-		at, err := store.Append(ctx, name, nil, events, condition)
-		return at.Positions, err
-	}
+func appendInTurn(ctx context.Context, by asking, store engine.Events, name string, as *engine.RequestID, events []engine.Event, condition *engine.EventCondition) (engine.AppendedEvents, error) {
+	ask := func() (engine.AppendedEvents, error) { return store.Append(ctx, name, as, events, condition) }
 	if condition == nil {
 		return ask()
 	}

@@ -308,8 +308,6 @@ func (r *request) enqueueOptions(c *auth.Caller) (opts engine.EnqueueOptions, un
 		return opts, nil, why
 	case r.Priority < 0 || r.Priority >= maxPriorities:
 		return opts, nil, wrong(engine.CodeInvalid, "priority", between(0, maxPriorities-1))
-	case r.Client != "" || r.Has(wire.FieldSequence):
-		return opts, nil, wrong(engine.CodeInvalid, "client", "none here: unique_key is for messages that are enqueued again")
 	}
 	opts = engine.EnqueueOptions{Delay: delay, Priority: int(r.Priority)}
 	if !r.Has(wire.FieldUniqueKey) && r.UniqueMS == 0 {
@@ -323,6 +321,8 @@ func (r *request) enqueueOptions(c *auth.Caller) (opts engine.EnqueueOptions, un
 		return opts, nil, why
 	case r.Has(wire.FieldMessages):
 		return opts, nil, wrong(engine.CodeInvalid, "messages", "one message beside unique_key")
+	case r.Client != "" || r.Has(wire.FieldSequence):
+		return opts, nil, wrong(engine.CodeInvalid, "client", "either unique_key, or client and sequence")
 	}
 	return opts, &engine.Unique{Key: ownName(c, strings.Clone(r.UniqueKey), maxUniqueKeyBytes), Period: period}, nil
 }

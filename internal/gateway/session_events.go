@@ -35,15 +35,27 @@ func (s *session) appendEvents(r *request) {
 		s.fail(r.asked(), err, engine.CodeInvalid)
 		return
 	}
+	as, why := r.requestID(s.conn.identity.caller.Load())
+	if why != nil {
+		s.refuseFor(r.asked(), why)
+		return
+	}
 	s.inBackground(func(ctx context.Context) {
-		positions, err := appendInTurn(ctx, sessionQuery{s, r}, s.server.events, r.Store, events, condition)
+		at, err := appendInTurn(ctx, sessionQuery{s, r}, s.server.events, r.Store, as, events, condition)
 		if err != nil {
 			s.fail(r.asked(), err, codeNotStored)
 			return
 		}
-		s.server.stored.Add(uint64(len(events)))
-		s.ok(r.asked(), reply{Positions: positions})
+		s.ok(r.asked(), s.server.appended(at))
 	})
+}
+
+// appended counts appended events, and is the answer to their append.
+func (s *sessions) appended(at engine.AppendedEvents) reply {
+	if !at.Duplicate {
+		s.stored.Add(uint64(len(at.Positions)))
+	}
+	return reply{Positions: at.Positions, Duplicate: at.Duplicate}
 }
 
 // queryEvents answers on the bulk lane, because the answer may be large.

@@ -11,6 +11,10 @@ import (
 // enqueue stores messages in a queue.
 func (s *session) enqueue(r *request) {
 	opts, unique, why := r.enqueueOptions(s.conn.identity.caller.Load())
+	var id *engine.RequestID
+	if why == nil {
+		id, why = r.requestID(s.conn.identity.caller.Load())
+	}
 	if why != nil {
 		s.refuseFor(r.asked(), why)
 		return
@@ -20,7 +24,7 @@ func (s *session) enqueue(r *request) {
 		if unique != nil {
 			return store.EnqueueUnique(s.server.work, r.Queue, messages[0], opts, *unique, done)
 		}
-		return store.Enqueue(s.server.work, r.Queue, nil, messages, opts, done)
+		return store.Enqueue(s.server.work, r.Queue, id, messages, opts, done)
 	})
 }
 

@@ -1,0 +1,215 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/tidewire/tidewire/internal/engine"
+	"github.com/tidewire/tidewire/internal/wire"
+)
+
+// deadAct is what can be done with dead letters.
+type deadAct struct {
+	name, act string
+	at        func(engine.Queues, *call, []int64) (int64, error)
+	step      func(engine.Queues, string, engine.DeadFilter) deadStep
+}
+
+var (
+	redriveDead = deadAct{"redrive", actRedrive,
+		func(q engine.Queues, c *call, at []int64) (int64, error) { return q.Redrive(c.ctx, c.queue(), at) },
+		func(q engine.Queues, name string, f engine.DeadFilter) deadStep {
+			return stepping(q.RedriveStep, name, f)
+		}}
+	purgeDead = deadAct{"purge", actPurgeDead,
+		func(q engine.Queues, c *call, at []int64) (int64, error) { return q.PurgeDead(c.ctx, c.queue(), at) },
+		func(q engine.Queues, name string, f engine.DeadFilter) deadStep {
+			return stepping(q.PurgeDeadStep, name, f)
+		}}
+)
+
+// filterFields select dead letters.
+type filterFields struct {
+	Key         string     `json:"key"`
+	Reason      string     `json:"reason"`
+	MinAttempts int        `json:"min_attempts"`
+	MaxAttempts int        `json:"max_attempts"`
+	Since       *time.Time `json:"since"`
+	Until       *time.Time `json:"until"`
+}
+
+func (f filterFields) filter() engine.DeadFilter {
+	filter := engine.DeadFilter{Key: f.Key, Reason: f.Reason, MinAttempts: f.MinAttempts, MaxAttempts: f.MaxAttempts}
+	if f.Since != nil {
+		filter.Since = *f.Since
+	}
+	if f.Until != nil {
+		filter.Before = *f.Until
+	}
+	return filter
+}
+
+// deadFilter reads the filter of the URL, or refuses the call.
+func (c *call) deadFilter() (f engine.DeadFilter, ok bool) {
+	parameters := c.r.URL.Query()
+	f.Key, f.Reason = parameters.Get("key"), parameters.Get("reason")
+	least, ok := c.number("min_attempts", 0, maxAttempts, 0)
+	if !ok {
+		return f, false
+	}
+	most, ok := c.number("max_attempts", 0, maxAttempts, 0)
+	if !ok {
+		return f, false
+	}
+	f.MinAttempts, f.MaxAttempts = int(least), int(most)
+	if f.Since, ok = c.time("since"); !ok {
+		return f, false
+	}
+	f.Before, ok = c.time("until")
+	return f, ok
+}
+
+// time returns a parameter of the query that is a time, zero if it is missing, or refuses the call.
+func (c *call) time(name string) (t time.Time, ok bool) {
+	text := c.r.URL.Query().Get(name)
+	if text == "" {
+		return t, true
+	}
+	t, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		c.refuseFor(wrong(codeParameter, name, "a time as RFC 3339 writes it"))
+	}
+	return t, err == nil
+}
+
+// listDead answers with a page of dead letters.
+func (c *call) listDead() {
+	admin := c.api.server.cfg.Engine.Queues
+	if !c.served(admin != nil) {
+		return
+	}
+	filter, ok := c.deadFilter()
+	if !ok {
+		return
+	}
+	after, ok := c.number("after", 0, math.MaxInt64, 0)
+	if !ok {
+		return
+	}
+	limit, ok := c.number("limit", 1, engine.MaxDeadStep, 100)
+	if !ok {
+		return
+	}
+	next := int64(0)
+	page, err := readPage(c, func() (letters []engine.DeadLetter, err error) {
+		letters, next, err = admin.DeadLetters(c.ctx, c.queue(), filter, after, int(limit))
+		return letters, err
+	}, func(l *engine.DeadLetter) int { return messageBytes(&l.Message) + len(l.Reason) })
+	if err != nil {
+		c.fail(err, codeUnavailable)
+		return
+	}
+	var w wire.Writer
+	w.Open()
+	w.Name("dead")
+	w.OpenList()
+	for i := range page {
+		w.Next()
+		writeDead(&w, &page[i])
+	}
+	w.CloseList()
+	if next != 0 {
+		w.Name("next")
+		w.Int(next)
+	}
+	w.Close()
+	c.write(w.Buf)
+}
+
+func writeDead(w *wire.Writer, l *engine.DeadLetter) {
+	w.Open()
+	writeBody(w, &l.Message)
+	w.Name("attempts")
+	w.Int(int64(l.Attempts))
+	optionalText(w, "reason", l.Reason)
+	if !l.Died.IsZero() {
+		w.Name("died")
+		w.Time(l.Died)
+	}
+	w.Close()
+}
+
+// changeDead redrives or purges dead letters: those at some positions, or all that a filter selects, which is a job.
+func (c *call) changeDead(act deadAct) {
+	admin := c.api.server.cfg.Engine.Queues
+	var body struct {
+		Positions []int64       `json:"positions"`
+		Filter    *filterFields `json:"filter"`
+		All       bool          `json:"all"`
+	}
+	if !c.served(admin != nil) || !c.readStrict(&body) {
+		return
+	}
+	given := 0
+	for _, is := range []bool{body.Positions != nil, body.Filter != nil, body.All} {
+		if is {
+			given++
+		}
+	}
+	switch {
+	case given != 1:
+		c.refuseFor(malformed("positions", "one of positions, filter, and all (true)"))
+		return
+	case body.Positions != nil && (len(body.Positions) == 0 || len(body.Positions) > engine.MaxDeadStep):
+		c.refuseFor(malformed("positions", fmt.Sprintf("1 to %d positions", engine.MaxDeadStep)))
+		return
+	case body.Positions != nil:
+		n, err := act.at(admin, c, body.Positions)
+		c.acts(err, act.act, c.queue(), counted{n})
+		return
+	}
+	filter := engine.DeadFilter{}
+	if body.Filter != nil {
+		filter = body.Filter.filter()
+	}
+	if _, err := admin.Options(c.ctx, c.queue()); err != nil { // a job cannot say that there is no queue
+		c.fail(err, codeUnavailable)
+		return
+	}
+	started, ok := c.api.jobs.start(c.queue(), act.name, act.step(admin, c.queue(), filter))
+	if !ok {
+		c.refuse(codeTooManyJobs)
+		return
+	}
+	c.acted(act.act, c.queue())
+	c.answer(started)
+}
+
+// stepping is a step of a job of this queue and filter.
+func stepping(change changeStep, queue string, f engine.DeadFilter) deadStep {
+	return func(ctx context.Context, after int64) (engine.DeadStep, error) {
+		return change(ctx, queue, f, after, jobStep)
+	}
+}
+
+type changeStep func(ctx context.Context, queue string, f engine.DeadFilter, after int64, limit int) (engine.DeadStep, error)
+
+func (c *call) listJobs() { c.answer(map[string]any{"jobs": c.api.jobs.of(c.queue())}) }
+
+func (c *call) showJob() { c.job(false) }
+
+func (c *call) stopJob() { c.job(true) }
+
+func (c *call) job(stop bool) {
+	one, ok := c.api.jobs.find(c.queue(), c.r.PathValue("job"), stop)
+	if !ok {
+		c.refuseFor(&problem{code: engine.CodeNotFound, text: "this server has no such job: servers forget jobs when they stop, and the oldest of more than 100"})
+		return
+	}
+	if stop {
+		c.acted(actStopJob, c.queue())
+	}
+	c.answer(one)
+}
