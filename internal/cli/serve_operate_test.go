@@ -1,119 +1,284 @@
 package cli_test
 
 import (
-	"context"
-	"errors"
-	"net"
+	"bufio"
+	"encoding/json"
+	"fmt"
 	"net/http"
-	"regexp"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
-	"github.com/tidewire/tidewire/internal/cli"
-	"github.com/tidewire/tidewire/websocket"
+	"github.com/tidewire/tidewire/internal/pgtest"
 )
 
-// statusOf is the status of a GET, or 0 if nothing answers.
-func statusOf(t *testing.T, addr, path, host string) int {
+// asked is a request, and what the answer has to have.
+type asked struct {
+	request, body string
+	status        int
+	has           string // a part of the answer
+}
+
+func (a asked) of(t *testing.T, addr string) string {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+addr+path, nil)
-	if err != nil {
-		t.Fatal(err)
+	method, path, _ := strings.Cut(a.request, " ")
+	status, text := request(t, method, addr, path, a.body)
+	if status != a.status || !strings.Contains(text, a.has) {
+		t.Errorf("%s %s: %d %s, want %d with %s", a.request, a.body, status, text, a.status, a.has)
 	}
-	r.Host = host
-	resp, err := http.DefaultClient.Do(r)
-	if err != nil {
-		return 0
-	}
-	resp.Body.Close()
-	return resp.StatusCode
+	return text
 }
 
-// TestServe_AdminListen: metrics and profiles are on a listener of their own, also in closed mode, and not under foreign host names.
-func TestServe_AdminListen(t *testing.T) {
+// TestServeOperate: what operators do to streams, queues and event stores over HTTP.
+func TestServeOperate(t *testing.T) {
 	t.Parallel()
-	p := serve(t, "--only", "chat", "--profile", "--admin-listen", "0", "--auth-secret-file", secretFile(t, serverSecret))
-	found := regexp.MustCompile(`metrics on (\S+)`).FindStringSubmatch(p.log())
-	if found == nil {
-		t.Fatalf("no address in %s", p.log())
-	}
-	if ip, _, err := net.SplitHostPort(found[1]); err != nil || !net.ParseIP(ip).IsLoopback() {
-		t.Errorf("it listens on %s", found[1])
-	}
-	for _, path := range []string{"/metrics", "/debug/pprof/"} {
-		if got := statusOf(t, found[1], path, ""); got != 200 {
-			t.Errorf("%s on the admin listener: %d", path, got)
-		}
-		if got := statusOf(t, found[1], path, "evil.example"); got != 421 {
-			t.Errorf("%s with a foreign host name: %d", path, got)
-		}
-		if got := statusOf(t, p.addr, path, ""); got != 404 {
-			t.Errorf("%s on the main listener: %d", path, got)
-		}
-	}
-	if got := statusOf(t, found[1], "/ws", ""); got != 404 {
-		t.Errorf("/ws on the admin listener: %d", got)
-	}
-	if code, _, errOut := run(t, nil, "serve", "--only", "chat", "--port", "0", "--admin-listen", p.addr); code != cli.ExitListen || !strings.Contains(errOut, "choose another with --admin-listen") {
-		t.Errorf("a port in use: %d %s", code, errOut)
-	}
-	if code := p.stop(t); code != cli.ExitOK {
-		t.Errorf("exit code %d: %s", code, p.log())
-	}
-	for _, bad := range []string{"x", "localhost:", "70000", "nowhere.invalid:0"} {
-		if code, _, errOut := run(t, nil, "serve", "--only", "chat", "--port", "0", "--admin-listen", bad); code != cli.ExitUsage && code != cli.ExitListen {
-			t.Errorf("%s: %d %s", bad, code, errOut)
-		}
+	p := serve(t, "--database-url", pgtest.Open(t).URL)
+	for _, a := range []asked{
+		{"POST /v1/streams/orders", ``, 200, `"stream":"orders"`},
+		{"POST /v1/streams/orders/messages", `{"messages":[{"payload":"1"},{"payload":"2"},{"payload":"3"}]}`, 200, `"count":3`},
+		{"GET /v1/streams/orders/retention", ``, 200, `{"max_age_ms":0,"max_bytes":0,"consumed":false}`},
+		{"PUT /v1/streams/orders/retention", `{"max_age_ms":3600000,"consumed":true}`, 200, `{"max_age_ms":3600000,"max_bytes":0,"consumed":true}`},
+		{"GET /v1/streams/orders/retention", ``, 200, `{"max_age_ms":3600000,"max_bytes":0,"consumed":true}`},
+		{"PUT /v1/streams/orders/retention", `{"max_age":1}`, 400, `"code":"unknown_field"`},
+		{"PUT /v1/streams/orders/retention", `{"max_age_ms":-1}`, 400, `max_age_ms: want`},
+		{"PUT /v1/streams/none/retention", `{}`, 404, `"code":"not_found"`},
+		{"POST /v1/streams/orders/groups/g/commit", `{"position":3}`, 200, `{"position":3}`},
+		{"POST /v1/streams/orders/groups/g/seek", `{"after":1}`, 200, `{"position":1}`},
+		{"POST /v1/streams/orders/groups/g/seek", `{"from":"end"}`, 200, `{"position":3}`},
+		{"POST /v1/streams/orders/groups/g/seek", `{"from":"start"}`, 200, `{"position":0}`},
+		{"POST /v1/streams/orders/groups/g/seek", `{}`, 400, `"code":"invalid_start"`},
+		{"POST /v1/streams/orders/groups/g/seek", `{"after":99}`, 410, `"code":"history_lost"`},
+		{"GET /v1/streams/orders/groups", ``, 200, `{"groups":[{"group":"g","offset":0,"lag":3}]`},
+		{"DELETE /v1/streams/orders/groups/g", ``, 200, `"group":"g"`},
+		{"DELETE /v1/streams/orders/groups/g", ``, 404, `"code":"not_found"`},
+
+		{"POST /v1/queues/jobs", `{"max_attempts":1}`, 200, `"queue":"jobs"`},
+		{"GET /v1/queues/jobs/options", ``, 200, `"max_attempts":1`},
+		{"PATCH /v1/queues/jobs/options", `{"retry_min_ms":5}`, 200, `{"queue":"jobs","max_attempts":1,"retry_min_ms":5`},
+		{"PATCH /v1/queues/jobs/options", `{}`, 400, `max_attempts: want`},
+		{"PATCH /v1/queues/jobs/options", `{"max_attempts":0}`, 400, `max_attempts: want 1 or more`},
+		{"PATCH /v1/queues/jobs/options", `{"partitions":3}`, 400, `"code":"unknown_field"`},
+		{"POST /v1/queues/jobs/messages", `{"payload":"a","key":"k"}`, 200, `"position":1`},
+		{"GET /v1/queues/jobs/messages?limit=5", ``, 200, `{"messages":[{"position":1,"key":"k",`},
+		{"POST /v1/queues/jobs/pause", ``, 200, `"paused":true`},
+		{"GET /v1/queues/jobs", ``, 200, `"paused":true`},
+		{"POST /v1/queues/jobs/resume", ``, 200, `"paused":false`},
+		{"POST /v1/queues/jobs/purge", `{}`, 200, `"count":1`},
+		{"GET /v1/queues/none/dead", ``, 404, `"code":"not_found"`},
+		{"GET /v1/queues/jobs/dead?since=now", ``, 400, `since: want a time`},
+		{"POST /v1/queues/jobs/dead/redrive", `{}`, 400, `positions: want one of`},
+		{"POST /v1/queues/jobs/dead/redrive", `{"positions":[]}`, 400, `positions: want 1 to 1000`},
+		{"POST /v1/queues/jobs/dead/redrive", `{"filter":{"kee":"x"}}`, 400, `"field":"kee"`},
+		{"GET /v1/queues/jobs/jobs/none", ``, 404, `no such job`},
+
+		{"GET /v1/events/stores", ``, 200, `{"stores":[`},
+		{"POST /v1/events/stores/audit", ``, 200, `{"store":"audit"}`},
+		{"POST /v1/events?store=audit", `{"events":[{"type":"T"}]}`, 200, `{"positions":[1]}`},
+		{"GET /v1/events/stores/audit", ``, 200, `{"head":1,"store":"audit"}`},
+		{"GET /v1/events/stores", ``, 200, `{"store":"audit"}`},
+		{"DELETE /v1/events/stores/audit", ``, 200, `{"store":"audit"}`},
+		{"GET /v1/events/stores/audit", ``, 404, `event store`},
+		{"POST /v1/events/stores/tidewire.mine", ``, 400, `"code":"invalid_name"`},
+	} {
+		a.of(t, p.addr)
 	}
 }
 
-// TestServe_Drain: a server that is told to stop closes its connections first, tells them when to come back, and ends with 0. A second
-// signal does not wait.
-func TestServe_Drain(t *testing.T) {
+// TestServeOperate_DeadLetters: dead letters are listed by a filter, and redriven and purged, some of them or all by a job.
+func TestServeOperate_DeadLetters(t *testing.T) {
 	t.Parallel()
-	p := serve(t, "--only", "chat", "--drain", "1s")
-	conns := make([]*websocket.Conn, 5)
-	for i := range conns {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		var err error
-		if conns[i], err = websocket.Dial(ctx, "ws://"+p.addr+"/ws", websocket.Config{}); err != nil {
-			t.Fatal(err)
+	p := serve(t, "--database-url", pgtest.Open(t).URL)
+	asked{"POST /v1/queues/jobs", `{"max_attempts":1}`, 200, ``}.of(t, p.addr)
+	const letters = 30
+	for n := range letters {
+		asked{"POST /v1/queues/jobs/messages", fmt.Sprintf(`{"payload":"%d","key":"k%d"}`, n, n%3), 200, ``}.of(t, p.addr)
+	}
+	for dead := 0; dead < letters; {
+		var got struct{ Deliveries []struct{ Delivery string } }
+		_, text := request(t, "POST", p.addr, "/v1/queues/jobs/receive?max=100&wait_ms=5000", "")
+		if json.Unmarshal([]byte(text), &got) != nil {
+			t.Fatal(text)
 		}
-		defer conns[i].Abort()
-	}
-	p.cmd.Process.Signal(syscall.SIGTERM)
-	for _, c := range conns {
-		c.SetReadDeadline(time.Now().Add(time.Minute))
-		_, err := c.Read()
-		closed, ok := errors.AsType[*websocket.CloseError](err)
-		if !ok || closed.Code != websocket.StatusGoingAway || !strings.Contains(closed.Reason, "retry_after_ms=") {
-			t.Errorf("closed with %v", err)
+		for _, d := range got.Deliveries {
+			asked{"POST /v1/queues/jobs/nack", fmt.Sprintf(`{"delivery":%q,"reason":"Disk is full"}`, d.Delivery), 200, `"count":1`}.of(t, p.addr)
+			dead++
 		}
-		c.Close(websocket.StatusGoingAway, "")
 	}
-	if code := p.wait(t); code != cli.ExitOK || !strings.Contains(p.log(), "draining") {
-		t.Errorf("exit code %d: %s", code, p.log())
+	list := func(parameters string) (count int) {
+		var got struct {
+			Dead []struct {
+				Attempts int
+				Reason   string
+				Died     time.Time
+			}
+		}
+		text := asked{"GET /v1/queues/jobs/dead?limit=1000&" + parameters, ``, 200, `"dead"`}.of(t, p.addr)
+		if err := json.Unmarshal([]byte(text), &got); err != nil {
+			t.Fatal(text)
+		}
+		for _, d := range got.Dead {
+			if d.Attempts != 1 || d.Reason != "Disk is full" || d.Died.IsZero() {
+				t.Errorf("got %+v", d)
+			}
+		}
+		return len(got.Dead)
 	}
+	for parameters, want := range map[string]int{"": letters, "key=k1": letters / 3, "reason=disk": letters, "reason=net": 0, "min_attempts=2": 0, "until=2001-01-01T00:00:00Z": 0} {
+		if got := list(parameters); got != want {
+			t.Errorf("%s: %d, want %d", parameters, got, want)
+		}
+	}
+	asked{"POST /v1/queues/jobs/dead/purge", `{"positions":[1]}`, 200, `{"count":1}`}.of(t, p.addr)
+	asked{"POST /v1/queues/jobs/dead/redrive", `{"positions":[1,2]}`, 200, `{"count":1}`}.of(t, p.addr)
+	job := func(path, body string, want int64) {
+		t.Helper()
+		var one struct {
+			Job, State string
+			Changed    int64
+		}
+		text := asked{"POST " + path, body, 200, `"state":"running"`}.of(t, p.addr)
+		for {
+			if json.Unmarshal([]byte(text), &one) != nil {
+				t.Fatal(text)
+			}
+			if one.State != "running" {
+				break
+			}
+			time.Sleep(10 * time.Millisecond)
+			_, text = request(t, "GET", p.addr, "/v1/queues/jobs/jobs/"+one.Job, "")
+		}
+		if one.State != "done" || one.Changed != want {
+			t.Errorf("%s %s: %s, want %d done", path, body, text, want)
+		}
+	}
+	job("/v1/queues/jobs/dead/redrive", `{"filter":{"key":"k2"}}`, letters/3)
+	job("/v1/queues/jobs/dead/purge", `{"all":true}`, letters-2-letters/3)
+	if got := list(""); got != 0 {
+		t.Errorf("%d are left", got)
+	}
+	asked{"GET /v1/queues/jobs/jobs", ``, 200, `"act":"redrive","state":"done"`}.of(t, p.addr)
+}
 
-	p = serve(t, "--only", "chat", "--drain", "1h")
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	for range 2 { // of two, one is left until the hour is over
-		c, err := websocket.Dial(ctx, "ws://"+p.addr+"/ws", websocket.Config{})
+// TestServe_IdempotencyKey: what is sent again is stored once, over HTTP and on /ws, and the answer says so.
+func TestServe_IdempotencyKey(t *testing.T) {
+	t.Parallel()
+	p := serve(t, "--database-url", pgtest.Open(t).URL)
+	request(t, "POST", p.addr, "/v1/streams/orders", "")
+	request(t, "POST", p.addr, "/v1/queues/jobs", "")
+	send := func(path, key, body string) string {
+		t.Helper()
+		r, err := http.NewRequestWithContext(t.Context(), "POST", "http://"+p.addr+path, strings.NewReader(body))
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer c.Abort()
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Idempotency-Key", key)
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		text, _ := bufio.NewReader(resp.Body).ReadString('\n')
+		return strings.TrimSpace(text)
 	}
-	p.cmd.Process.Signal(syscall.SIGTERM)
-	for deadline := time.Now().Add(time.Minute); !strings.Contains(p.log(), "draining"); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("no drain")
+	for path, body := range map[string]string{
+		"/v1/streams/orders/messages": `{"payload":"x"}`, "/v1/queues/jobs/messages": `{"payload":"x"}`,
+		"/v1/events": `{"events":[{"type":"T"}],"condition":{"query":{"items":[{"types":["T"]}]}}}`,
+	} {
+		first, second := send(path, "till:7", body), send(path, "till:7", body)
+		var one, two map[string]any
+		json.Unmarshal([]byte(first), &one)
+		json.Unmarshal([]byte(second), &two)
+		if one["error"] != nil || one["duplicate"] != nil || two["duplicate"] != true || fmt.Sprint(one["position"], one["positions"]) != fmt.Sprint(two["position"], two["positions"]) {
+			t.Errorf("%s: %s, then %s", path, first, second)
+		}
+		if got := send(path, "no number", body); !strings.Contains(got, "Idempotency-Key: want") {
+			t.Errorf("%s: %s", path, got)
 		}
 	}
-	p.cmd.Process.Signal(syscall.SIGTERM)
-	p.wait(t)
+	w := wireDial(t, p.addr)
+	w.ask(`{"type":"enqueue","id":1,"queue":"jobs","payload":"x","client":"till","sequence":7}`)
+	if stats, text := request(t, "GET", p.addr, "/v1/queues/jobs", ""); stats != 200 || !strings.Contains(text, `"ready":1`) {
+		t.Errorf("got %s", text)
+	}
+}
+
+// TestServe_Follow: server-sent events of a stream and of an event store, resumed after the last position.
+func TestServe_Follow(t *testing.T) {
+	t.Parallel()
+	p := serve(t, "--database-url", pgtest.Open(t).URL)
+	request(t, "POST", p.addr, "/v1/streams/orders", "")
+	publish := func(n int) {
+		asked{"POST /v1/streams/orders/messages", fmt.Sprintf(`{"payload":"line\n%d"}`, n), 200, ``}.of(t, p.addr)
+	}
+	follow := func(path, last string) (*bufio.Scanner, func()) {
+		t.Helper()
+		r, _ := http.NewRequestWithContext(t.Context(), "GET", "http://"+p.addr+path, nil)
+		if last != "" {
+			r.Header.Set("Last-Event-ID", last)
+		}
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if resp.StatusCode != 200 || resp.Header.Get("Content-Type") != "text/event-stream" {
+			t.Fatalf("%s: %s %s", path, resp.Status, resp.Header.Get("Content-Type"))
+		}
+		return bufio.NewScanner(resp.Body), func() { resp.Body.Close() }
+	}
+	next := func(s *bufio.Scanner) (fields map[string]string) {
+		t.Helper()
+		fields = make(map[string]string)
+		for s.Scan() {
+			name, value, _ := strings.Cut(s.Text(), ": ")
+			switch {
+			case s.Text() == "" && fields["data"] != "":
+				return fields
+			case s.Text() != "":
+				fields[name] = value
+			}
+		}
+		t.Fatalf("it ended: %v", s.Err())
+		return nil
+	}
+	publish(1)
+	s, done := follow("/v1/streams/orders/follow?after=0", "")
+	for n := 1; n <= 5; n++ {
+		if n > 1 {
+			publish(n)
+		}
+		got := next(s)
+		if got["event"] != "message" || got["id"] != fmt.Sprint(n) || !strings.Contains(got["data"], fmt.Sprintf(`"payload":"line\n%d"`, n)) {
+			t.Errorf("got %v", got)
+		}
+	}
+	done()
+	s, done = follow("/v1/streams/orders/follow", "3")
+	if got := next(s); got["id"] != "4" {
+		t.Errorf("resumed with %v", got)
+	}
+	done()
+	asked{"POST /v1/events", `{"events":[{"type":"A","data":{
+		"n":1}},{"type":"B"},{"type":"A","tags":["x"]}]}`, 200, ``}.of(t, p.addr)
+	s, done = follow("/v1/events/follow?type=A&after=0", "")
+	for _, id := range []string{"1", "3"} {
+		if got := next(s); got["event"] != "event" || got["id"] != id || !json.Valid([]byte(got["data"])) {
+			t.Errorf("got %v", got)
+		}
+	}
+	done()
+	for _, a := range []asked{
+		{"GET /v1/streams/none/follow", "", 404, `"not_found"`}, {"GET /v1/streams/orders/follow?after=-1", "", 400, `after: want`},
+		{"GET /v1/streams/orders/follow?from=middle", "", 400, `from: want`}, {"GET /v1/streams/orders/follow?after=99", "", 200, `"history_lost"`}, // as an event: it is known only after the beginning
+	} {
+		a.of(t, p.addr)
+	}
+	// A stop ends what follows, and says so.
+	s, done = follow("/v1/streams/orders/follow?after=4", "")
+	defer done()
+	next(s)
+	p.stop(t)
+	if got := next(s); got["event"] != "error" || !strings.Contains(got["data"], `"code":"stopping"`) {
+		t.Errorf("got %v", got)
+	}
 }

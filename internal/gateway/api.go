@@ -137,38 +137,50 @@ func (a *api) call(w http.ResponseWriter, r *http.Request, to route) {
 
 // stillAuthorized refuses a call whose body came after the end of its token, or after a change of what counts.
 func (c *call) stillAuthorized() bool {
-	if c.caller == nil {
+	why := c.lapsed()
+	if why == nil {
 		return true
 	}
+	switch why.code {
+	case codeInvalidToken, codeTokenExpired, codeUnauthenticated:
+		c.api.server.unauthorized(c.w, c.r, why.code)
+	default:
+		c.refuseFor(why)
+	}
+	return false
+}
+
+// lapsed returns why the caller may not have what it has asked for any more, or nil.
+func (c *call) lapsed() *problem {
+	if c.caller == nil {
+		return nil
+	}
 	policy := c.api.server.cfg.Auth.Policy
-	why := codeInvalidToken
 	switch {
 	case !policy.Valid(c.caller):
+		return because(codeInvalidToken)
 	case expired(c.caller):
-		why = codeTokenExpired
-	case policy.Current(c.caller):
-		return c.stillPermitted()
-	default:
-		if next, ok := policy.Renew(c.caller); ok {
-			c.caller = next
-			return c.stillPermitted()
+		return because(codeTokenExpired)
+	case !policy.Current(c.caller):
+		next, ok := policy.Renew(c.caller)
+		if !ok {
+			return because(codeUnauthenticated)
 		}
-		why = codeUnauthenticated
+		c.caller = next
 	}
-	c.api.server.unauthorized(c.w, c.r, why)
-	return false
+	if c.route.need != nil {
+		if why := mayAll(c.ctx, c.caller, c.route.need(c.r)); why != nil {
+			return why
+		}
+	}
+	if c.also == nil {
+		return nil
+	}
+	return c.also(c.caller)
 }
 
 // expired reports whether the token of a caller has ended.
 func expired(c *auth.Caller) bool { return !c.Expires.IsZero() && !time.Now().Before(c.Expires) }
-
-// stillPermitted refuses a call whose caller does not have its rights any more.
-func (c *call) stillPermitted() bool {
-	if c.route.need != nil && !c.permit(mayAll(c.ctx, c.caller, c.route.need(c.r))) {
-		return false
-	}
-	return c.also == nil || c.permit(c.also(c.caller))
-}
 
 // permitAlso refuses a call without a right that depends on its body, now or when stillPermitted is asked later.
 func (c *call) permitAlso(denied func(*auth.Caller) *problem) bool {

@@ -42,6 +42,7 @@ func streamRoutes() map[string]route {
 		"DELETE /v1/streams/{stream}":                     {(*call).dropStream, onStream("admin")},
 		"POST /v1/streams/{stream}/messages":              {(*call).publish, onStream("publish")},
 		"GET /v1/streams/{stream}/messages":               {(*call).readStream, onStream("read")},
+		"GET /v1/streams/{stream}/follow":                 {(*call).followStream, onStream("read")},
 		"GET /v1/streams/{stream}/retention":              {(*call).retention, onStream("read")},
 		"PUT /v1/streams/{stream}/retention":              {(*call).setRetention, onStream("admin")},
 		"GET /v1/streams/{stream}/groups":                 {(*call).listGroups, onStream("read")},
@@ -85,6 +86,7 @@ func deadRoutes() map[string]route {
 
 func eventRoutes() map[string]route {
 	return map[string]route{
+		"GET /v1/events/follow":            {(*call).followEvents, nil},
 		"GET /v1/events":                   {(*call).readEvents, nil},
 		"POST /v1/events":                  {(*call).appendEvents, nil},
 		"POST /v1/events/query":            {(*call).queryEvents, nil},

@@ -29,6 +29,8 @@ type page struct {
 	size  int      // messages, at least 1
 	bytes int      // approximate size in memory
 	write writeNth // encodes one of them
+	// position returns the position of one of them; nil if nobody asks.
+	position func(n int) int64
 }
 
 // writeNth writes the nth message of a page as a client gets it.

@@ -1,0 +1,257 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"math"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/tidewire/tidewire/internal/auth"
+	"github.com/tidewire/tidewire/internal/budget"
+	"github.com/tidewire/tidewire/internal/engine"
+	"github.com/tidewire/tidewire/internal/wire"
+)
+
+const (
+	// followPage is how many messages are read for a follower at a time.
+	followPage = 200
+	// followBeat is after how long without a message a follower gets a comment: proxies close a connection that is silent for a
+	// minute or so. The rights of the caller are looked at then, too.
+	followBeat = 15 * time.Second
+	// followRetry is what a browser is told to wait before it connects again, in milliseconds.
+	followRetry = 2000
+)
+
+// eventSource is a stream of server-sent events: https://html.spec.whatwg.org/multipage/server-sent-events.html. The id of each is a
+// position, from which a client resumes with the header Last-Event-ID; a browser does so itself.
+type eventSource struct {
+	c *call
+	w wire.Writer // one message
+	// out are the bytes to be sent.
+	out []byte
+}
+
+// followStream sends the messages of a stream, those that are stored and then those to come.
+func (c *call) followStream() {
+	store := c.api.server.cfg.Engine.Streams
+	if !c.served(store != nil) {
+		return
+	}
+	from, ok := c.followStart()
+	if !ok {
+		return
+	}
+	c.follow("message", func(ctx context.Context) (feed, error) {
+		source, err := store.Subscribe(ctx, c.stream(), from)
+		return bodyFeed{source}, err
+	})
+}
+
+// followEvents does that for the events that match a query, given as URL parameters as in readEvents.
+func (c *call) followEvents() {
+	store, name, ok := c.events()
+	if !ok {
+		return
+	}
+	parameters := c.r.URL.Query()
+	q := engine.EventQuery{}
+	if parameters.Has("type") || parameters.Has("tag") {
+		q.Items = []engine.EventItem{{Types: parameters["type"], Tags: parameters["tag"]}}
+	}
+	from, ok := c.followStart()
+	if !ok || !c.permitAlso(func(caller *auth.Caller) *problem { return mayQuery(c.ctx, caller, name, q) }) {
+		return
+	}
+	after := from.After
+	if from.End {
+		after = -1
+	}
+	c.follow("event", func(ctx context.Context) (feed, error) {
+		source, err := store.SubscribeEvents(ctx, name, q, after)
+		return eventBodyFeed{source}, err
+	})
+}
+
+// followStart returns where a follower begins: after the position of the last message that it has got, or where the URL says; without both
+// at the end.
+func (c *call) followStart() (engine.Start, bool) {
+	if last := c.r.Header.Get("Last-Event-ID"); last != "" {
+		after, err := strconv.ParseInt(last, 10, 64)
+		if err != nil || after < 0 {
+			c.refuseFor(wrong(codeStart, "Last-Event-ID", "a position, 0 or more"))
+			return engine.Start{}, false
+		}
+		return engine.Start{After: after}, true
+	}
+	parameters := c.r.URL.Query()
+	after, ok := c.number("after", 0, math.MaxInt64, 0)
+	if !ok {
+		return engine.Start{}, false
+	}
+	named := request{wire.Request{From: parameters.Get("from"), After: after}}
+	if parameters.Get("after") != "" {
+		named.Given = wire.Of(wire.FieldAfter)
+	}
+	from, why := named.start()
+	return from, c.permit(why)
+}
+
+// bodyFeed is the feed of a follower of a stream.
+type bodyFeed struct{ engine.Subscription }
+
+func (f bodyFeed) next(ctx context.Context, most int) (page, error) {
+	messages, err := f.Next(ctx, most)
+	p := page{size: len(messages), position: func(n int) int64 { return messages[n].Position }, write: func(w *wire.Writer, n int) {
+		w.Open()
+		writeBody(w, &messages[n])
+		w.Close()
+	}}
+	for i := range messages {
+		p.bytes += messageBytes(&messages[i])
+	}
+	return p, err
+}
+
+// eventBodyFeed is the feed of a follower of events.
+type eventBodyFeed struct{ engine.EventSubscription }
+
+func (f eventBodyFeed) next(ctx context.Context, most int) (page, error) {
+	events, err := f.Next(ctx, most)
+	p := page{size: len(events), position: func(n int) int64 { return events[n].Position }, write: func(w *wire.Writer, n int) { writeEvent(w, &events[n]) }}
+	for i := range events {
+		p.bytes += eventBytes(&events[i])
+	}
+	return p, err
+}
+
+// follow opens a feed and sends what it has, until the client goes, the server stops, or the caller may not have it any more.
+func (c *call) follow(name string, open func(context.Context) (feed, error)) {
+	ctx, cancel := context.WithCancel(c.ctx)
+	defer cancel()
+	defer context.AfterFunc(c.r.Context(), cancel)() // a client that is closed for sending cannot be told from one that has gone
+	defer context.AfterFunc(c.api.polls, cancel)()
+	if !c.reserve(budget.Follow, followOverhead) {
+		return
+	}
+	source, err := query(ctx, c, func() (feed, error) { return open(ctx) })
+	if err != nil {
+		c.fail(err, codeUnavailable)
+		return
+	}
+	defer source.Close()
+	h := c.w.Header()
+	setHeaders(h)
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("X-Accel-Buffering", "no") // nginx would hold messages back
+	c.w.WriteHeader(http.StatusOK)
+	s := &eventSource{c: c}
+	s.out = append(strconv.AppendInt(append(s.out, "retry: "...), followRetry, 10), "\n\n"...)
+	err = s.send()
+	for err == nil {
+		err = s.turn(ctx, name, source)
+	}
+	s.end(err)
+}
+
+// errOver is the error of a follower whose caller may not have it any more.
+type errOver struct{ why *problem }
+
+func (e errOver) Error() string { return e.why.message() }
+
+// turn sends a page, or a comment if there is none for a while.
+func (s *eventSource) turn(ctx context.Context, name string, source feed) error {
+	wait, cancel := context.WithTimeout(ctx, followBeat)
+	defer cancel()
+	p, err := source.next(wait, followPage)
+	if why := s.c.lapsed(); why != nil {
+		return errOver{why}
+	}
+	switch {
+	case err == nil:
+		return s.page(name, p)
+	case ctx.Err() == nil && wait.Err() != nil:
+		s.out = append(s.out, ":\n\n"...)
+		return s.send()
+	}
+	return err
+}
+
+// page sends the messages of a page.
+func (s *eventSource) page(name string, p page) error {
+	s.c.memory.Take(budget.Page, int64(p.bytes))
+	defer s.c.memory.Release(budget.Page, int64(p.bytes))
+	for i := range p.size {
+		s.w.Buf = s.w.Buf[:0]
+		p.write(&s.w, i)
+		s.out = append(append(append(s.out, "event: "...), name...), "\nid: "...)
+		s.out = strconv.AppendInt(s.out, p.position(i), 10)
+		s.data()
+		if len(s.out) < answerChunk && i < p.size-1 {
+			continue
+		}
+		if err := s.send(); err != nil {
+			return err
+		}
+	}
+	s.c.api.server.sessions.delivered.Add(uint64(p.size))
+	return nil
+}
+
+// data appends the message as the data of an event. In JSON a line break is a space between values, and nothing else.
+func (s *eventSource) data() {
+	for i, c := range s.w.Buf {
+		if c == '\n' || c == '\r' {
+			s.w.Buf[i] = ' '
+		}
+	}
+	s.out = append(append(append(s.out, "\ndata: "...), s.w.Buf...), "\n\n"...)
+}
+
+// send sends what is there. A client that does not read is disconnected, as for any other answer.
+func (s *eventSource) send() error {
+	deadline := http.NewResponseController(s.c.w)
+	for len(s.out) > 0 {
+		if s.c.evicted.Load() {
+			return budget.ErrEvicted
+		}
+		deadline.SetWriteDeadline(time.Now().Add(answerTimeout))
+		n, err := s.c.w.Write(s.out[:min(len(s.out), answerChunk)])
+		if err == nil {
+			err = deadline.Flush()
+		}
+		if err != nil {
+			return err
+		}
+		s.out = s.out[:copy(s.out, s.out[n:])]
+	}
+	return nil
+}
+
+// end tells the client why nothing more comes, if it can still be told.
+func (s *eventSource) end(err error) {
+	with := explained(err, codeUnavailable)
+	var over errOver
+	switch {
+	case s.c.evicted.Load():
+		with = refusal(codeOverloaded)
+	case s.c.api.polls.Err() != nil:
+		with = refusal(codeStopping)
+	case s.c.r.Context().Err() != nil:
+		return
+	case errors.As(err, &over):
+		with = over.why.reply()
+	case with.Code == engine.CodeNotFound:
+		with = refusal(codeStreamGone)
+	case with.Code == codeUnavailable:
+		s.c.api.server.sessions.log.warn("a follower was ended", "path", s.c.r.URL.Path, "error", err)
+	}
+	s.w.Buf = s.w.Buf[:0]
+	with.Type = "error"
+	with.write(&s.w)
+	s.out = append(s.out[:0], "event: error"...)
+	s.data()
+	http.NewResponseController(s.c.w).SetWriteDeadline(time.Now().Add(s.c.api.server.cfg.DrainTimeout))
+	s.c.w.Write(s.out)
+}
