@@ -32,6 +32,7 @@ type feed struct {
 	tail     tail
 	err      error         // ErrNotFound; permanent
 	changed  chan struct{} // closed, and replaced by a new channel, when waiting subscriptions have to look again
+	waking   waking
 	watchers map[chan struct{}]struct{}
 
 	// hints counts how often the stream may have grown. A read that began at one
@@ -96,6 +97,7 @@ func (f *feed) look(after int64, epoch uint64) view {
 		return v
 	case sound && (f.leading || f.checked.hints == f.hints && after >= f.checked.after):
 		v.wait = f.changed
+		f.waking.waiting++
 		return v
 	}
 	f.leading = true
@@ -273,12 +275,6 @@ func (f *feed) fail(err error) {
 		f.dropEarly()
 		f.hintLocked()
 	}
-}
-
-// wake wakes all waiting subscriptions. The caller holds mu.
-func (f *feed) wake() {
-	close(f.changed)
-	f.changed = make(chan struct{})
 }
 
 // settledAt is the value up to which the position sequence means nothing new for the

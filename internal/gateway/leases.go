@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -40,13 +41,22 @@ func (l *leases) put(ds []engine.Delivery) []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	tokens := make([]string, len(ds))
+	var all strings.Builder // the tokens share its memory
+	all.Grow(len(ds) * (len(l.prefix) + tokenDigits))
 	for i, d := range ds {
 		l.last++
-		tokens[i] = l.prefix + strconv.FormatUint(l.last, 36)
+		from := all.Len()
+		all.WriteString(l.prefix)
+		var digits [tokenDigits]byte
+		all.Write(strconv.AppendUint(digits[:0], l.last, 36))
+		tokens[i] = all.String()[from:]
 		l.keep(lease{tokens[i], d.Lease, d.Until})
 	}
 	return tokens
 }
+
+// tokenDigits is how many digits the number of a token may have.
+const tokenDigits = 13
 
 // keep adds one lease. l.mu is held.
 func (l *leases) keep(h lease) {

@@ -119,6 +119,9 @@ func (s *session) subscribe(r *request) {
 	}
 	store, by, of := s.server.streams, r.asked(), r.Stream // keeps only these of the request
 	s.feed(func() {
+		key := sharedKey{of, name, sub.encoding}
+		sub.shared = s.server.shared.enter(key)
+		defer s.server.shared.leave(key, sub.shared)
 		sub.run(by, func(ctx context.Context) (feed, error) {
 			source, err := store.Subscribe(ctx, of, from)
 			return streamFeed{source, of, name}, err

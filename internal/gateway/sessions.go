@@ -42,6 +42,7 @@ type sessions struct {
 	log        *rareLog
 	querying   chan struct{} // a semaphore: queries that read and encode their answer at a time
 	decoders   decoders
+	shared     sharedSet
 	writers    sync.Pool // of *wire.Writer
 	frames     sync.Pool // of *[]byte, for frames
 

@@ -44,7 +44,7 @@ type streamFeed struct {
 
 func (f streamFeed) next(ctx context.Context, most int) (page, error) {
 	messages, err := f.Next(ctx, most)
-	p := page{size: len(messages), write: func(w *wire.Writer, n int) { writeMessage(w, f.stream, f.name, &messages[n]) }}
+	p := page{size: len(messages), position: func(n int) int64 { return messages[n].Position }, write: func(w *wire.Writer, n int) { writeMessage(w, f.stream, f.name, &messages[n]) }}
 	for i := range messages {
 		p.bytes += messageBytes(&messages[i])
 	}
@@ -63,8 +63,10 @@ type subscriber struct {
 	credits  *credits
 	ctx      context.Context
 	cancel   context.CancelFunc
-	held     int64 // bytes of the memory budget
-	source   feed  // nil until it is open
+	held     int64         // bytes of the memory budget
+	source   feed          // nil until it is open
+	after    int64         // the position of the last message that was read
+	shared   *sharedFrames // nil if it shares nothing
 	end      ending
 
 	allowed func(context.Context, *auth.Caller) *problem
@@ -114,6 +116,7 @@ func (sub *subscriber) begin(by asked, open func(ctx context.Context) (feed, err
 	}
 	sub.source = source
 	position := source.Position()
+	sub.after = position
 	return s.pushStart(sub.ctx, by, reply{Position: &position})
 }
 
@@ -205,12 +208,48 @@ func (sub *subscriber) follow() error {
 	}
 }
 
-// send sends a page on the bulk lane, about pushFrames bytes at a time.
+// send sends a page on the bulk lane.
 func (sub *subscriber) send(p page) error {
 	server, memory := sub.session.server, sub.session.conn.memory
 	held := int64(p.bytes + min(p.bytes, pushFrames))
 	memory.Take(budget.Page, held)
 	defer memory.Release(budget.Page, held)
+	sent, err := sub.sendShared(&p)
+	if err == nil && !sent {
+		err = sub.sendAlone(&p)
+	}
+	if err == nil {
+		server.delivered.Add(uint64(p.size))
+	}
+	return err
+}
+
+// sendShared sends a page that is encoded once for all who get the same. It reports whether there is such an encoding.
+func (sub *subscriber) sendShared(p *page) (bool, error) {
+	after := sub.after
+	if p.position != nil {
+		sub.after = p.position(p.size - 1)
+	}
+	if sub.shared == nil || p.position == nil || sub.shared.users.Load() < 2 {
+		return false, nil
+	}
+	w := sub.session.server.writer(sub.encoding)
+	parts := sub.shared.of(after, p, w)
+	sub.session.server.reuse(w)
+	for _, frames := range parts {
+		if len(frames) == 0 {
+			continue
+		}
+		if err := sub.session.push(sub.ctx, frames); err != nil {
+			return true, err
+		}
+	}
+	return parts[0] != nil || parts[1] != nil, nil
+}
+
+// sendAlone encodes a page and sends it, about pushFrames bytes at a time.
+func (sub *subscriber) sendAlone(p *page) error {
+	server := sub.session.server
 	w, frames := server.writer(sub.encoding), server.buffer()
 	defer func() { server.reuse(w); server.reuseBuffer(frames) }()
 	for i := range p.size {
@@ -225,7 +264,6 @@ func (sub *subscriber) send(p page) error {
 		}
 		*frames = (*frames)[:0]
 	}
-	server.delivered.Add(uint64(p.size))
 	return nil
 }
 

@@ -120,7 +120,10 @@ func leaseWire(l QueueLoad, nth int) wireReading {
 // logWire is a group's subscription.
 func logWire(l QueueLoad, nth int) wireReading {
 	stream, group := l.streamName(l.streamOf(nth)), groupName(l, nth)
-	name := fmt.Sprint(nth)
+	name := stream // as others have it, so that the server encodes each message once
+	if l.Streams > 1 {
+		name = fmt.Sprint(nth) // a connection may have several subscriptions of a stream
+	}
 	return wireReading{
 		name: name,
 		begin: func(out *wire.Writer) {
