@@ -11,13 +11,13 @@ import (
 //
 // A connection that has negotiated compression uses it only after [Conn.AllowCompression].
 type Compression struct {
-	// Level is 1 (fast) to 9 (small). 0 uses a compressor that keeps nothing between messages and makes about the size of
-	// level 1. Defaults to 0.
+	// Level is 1 (fast) to 9 (small). Level 0 makes about the size of level 1 with the least memory: nothing is kept between
+	// messages. Defaults to 0.
 	Level int
 
-	// Threshold is the size below which a message is sent uncompressed, in bytes. Defaults to 256: two chats of 100
-	// bytes in one message shrink to two thirds, but one alone hardly shrinks, and the headers of TCP and IP
-	// need 40 bytes anyway.
+	// Threshold is the size below which a message is sent uncompressed, in bytes. Defaults to 256: a chat of 100 bytes does
+	// not shrink, while three of them in one message shrink to half, and the headers of TCP and IP need 40 bytes
+	// anyway.
 	Threshold int
 
 	// Early is how large a compressed message of the peer may be before AllowCompression, in bytes after inflating. A larger

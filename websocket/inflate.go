@@ -10,7 +10,7 @@ import (
 	"github.com/klauspost/compress/flate"
 )
 
-// inflaters are shared by all connections. One holds about 45 KiB, its window included, for the time of one message;
+// inflaters are shared by all connections. One holds about 40 KiB, its window included, for the time of one message;
 // the garbage collector empties the pool.
 var inflaters sync.Pool
 
@@ -23,6 +23,9 @@ var trailer = []byte{0x00, 0x00, 0xff, 0xff, 0x01, 0x00, 0x00, 0xff, 0xff}
 
 // firstInflated is the most bytes that are allocated for a message before any of it is inflated.
 const firstInflated = 64 << 10
+
+// maxHeld is how many buffers the list of a connection may have room for between two reads.
+const maxHeld = 4
 
 // maxFinalBlocks is how many final blocks a message may have, apart from the trailer's. A sender may end each of its flushes with one
 // (RFC 7692, section 7.2.1). After each, the inflater starts again, with a copy of up to 32 KiB.
@@ -144,7 +147,11 @@ func (u *unpacker) release() {
 	for _, b := range u.held {
 		b.put()
 	}
-	u.drop()
+	clear(u.held)
+	if u.held = u.held[:0]; cap(u.held) > maxHeld {
+		u.held = nil
+	}
+	u.used, u.total = 0, 0
 }
 
 // drop leaves the buffers to the garbage collector, since the messages may be in use.
