@@ -61,6 +61,16 @@ func readFrame(t testing.TB, r io.Reader) (Header, string) {
 	}
 }
 
+// readToEnd reads in a goroutine until the peer closes, and then closes too.
+func readToEnd(c *Conn) (wait func()) {
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		_, _ = readAll(c)
+		_ = c.Close(StatusNormal, "")
+	})
+	return wg.Wait
+}
+
 var repetitive = strings.Repeat(`{"type":"chat","room":"lobby","text":"grüße"}`, 20)
 
 func TestCompression_echo(t *testing.T) {
@@ -212,7 +222,7 @@ func TestCompression_shared(t *testing.T) {
 	}
 	for range 3 {
 		server, client := packedPair(t, Config{}, Config{})
-		wait := goRead(server)
+		wait := readToEnd(server)
 		for rest := frames; len(rest) > 0; {
 			n, err := server.WriteShared(rest)
 			if err != nil {
@@ -381,7 +391,7 @@ func TestCompression_concurrent(t *testing.T) {
 	t.Parallel()
 	const senders, each = 4, 200
 	server, client := pair(t, Config{Compression: &Compression{Threshold: 100}}, Config{Compression: &Compression{}})
-	wait := goRead(server)
+	wait := readToEnd(server)
 	var wg sync.WaitGroup
 	for s := range senders {
 		wg.Go(func() {

@@ -192,7 +192,10 @@ func TestDeflate_roundTrip(t *testing.T) {
 	chats := bytes.Repeat([]byte(`{"type":"chat","room":"lobby","text":"grüße"}`), 20_000)
 	for level := range 10 {
 		for window := 8; window <= 15; window++ {
-			for _, size := range []int{1, 10, 46, 127, 128, 300, 5000, 70_000, 800_000} {
+			if window < 15 && level > 0 {
+				continue // the level has no effect
+			}
+			for _, size := range []int{1, 10, 46, 127, 128, 300, 5000, 70_000, 300_000} {
 				in := chats[:size]
 				p := deflate(in, level, window)
 				if p == nil && size > 300 {
