@@ -1,14 +1,12 @@
-"""Reads kosoku's index.json and fails unless all cases behaved and closed well."""
+"""Reads kosoku's index.json and fails unless so many cases behaved and closed well."""
 
 import collections
 import json
 import pathlib
 import sys
 
-CASES = 247  # without performance (9) and compression (12, 13)
-
-(agent,) = json.loads((pathlib.Path(sys.argv[1]) / "index.json").read_text()).values()
-cases = {name: case for name, case in agent.items() if name.split(".")[0] not in ("12", "13")}
+(cases,) = json.loads((pathlib.Path(sys.argv[1]) / "index.json").read_text()).values()
+expected = int(sys.argv[2])
 outcomes = collections.Counter()
 failed = []
 for name, case in cases.items():
@@ -18,4 +16,4 @@ for name, case in cases.items():
             failed.append(f"{name}: {what} {case[what]}")
 print(f"conformance: {len(cases)} cases, {dict(outcomes)}, {len(failed)} failed")
 print("\n".join(failed))
-sys.exit(bool(failed) or len(cases) < CASES)
+sys.exit(bool(failed) or len(cases) < expected)

@@ -68,8 +68,7 @@ func (c *Conn) Close(code StatusCode, reason string) error {
 	defer c.readMu.Unlock()
 	c.dec.abandon()
 	for c.dec.err == nil {
-		c.dec.decode()
-		if c.dec.err == nil {
+		if len(c.dec.decode()) == 0 && c.dec.err == nil {
 			_ = c.fill() // while closing, every error is left in dec.err
 		}
 	}

@@ -80,6 +80,9 @@ type Config struct {
 	// Defaults to none.
 	Subprotocols []string
 
+	// Compression is offered by Dial, and accepted by Upgrade if the client offers it. Defaults to none.
+	Compression *Compression
+
 	// Memory is notified how many bytes the connection holds. Defaults to none.
 	Memory Memory
 
@@ -125,5 +128,5 @@ func (c Config) validate() error {
 			return fmt.Errorf("websocket: Config.%s is %d: want 0 or more", f.name, f.value)
 		}
 	}
-	return nil
+	return c.Compression.validate()
 }

@@ -39,6 +39,7 @@ type Conn struct {
 	cfg         Config
 	client      bool
 	subprotocol string
+	deflate     *agreement // nil unless compression was negotiated
 
 	// Reading. readMu is needed because Close, too, reads until the connection
 	// ends.
@@ -50,6 +51,7 @@ type Conn struct {
 	watch      watch // the time limit of unfinished messages
 
 	toldAssembly int // to Config.Memory
+	toldInflated int // to Config.Memory, in addition
 
 	// Writing. The goroutine that sets writing owns head until it clears it: a Flush for
 	// one attempt, the drain goroutine, or the writer of a chunk.

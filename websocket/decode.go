@@ -26,6 +26,7 @@ type decoder struct {
 	key     uint32 // mask for the first of them
 	op      Opcode // of the unfinished message; OpContinuation if there is none
 	fin     bool   // the current frame is its last
+	packed  bool   // it is compressed
 	checked int    // bytes of it, from start, known to be whole UTF-8 runes
 	frames  int    // of it, before the current one
 
@@ -39,6 +40,7 @@ type decoder struct {
 	client    bool // frames come from a server, unmasked
 	anyText   bool // text need not be UTF-8
 	control   func(Opcode, []byte)
+	unpack    *unpacker // nil unless compression was negotiated
 }
 
 // held returns how many bytes in the buffer are still needed.
@@ -99,6 +101,9 @@ func (d *decoder) park() {
 
 // release returns the buffer to the pool and drops its content.
 func (d *decoder) release() {
+	if d.unpack != nil {
+		d.unpack.release()
+	}
 	if d.buf != nil {
 		d.buf.put()
 		d.buf = nil
@@ -109,6 +114,9 @@ func (d *decoder) release() {
 // abandon moves the bytes still needed to a new buffer, since the caller of
 // Read may still use the messages in the old one.
 func (d *decoder) abandon() {
+	if d.unpack != nil {
+		d.unpack.drop()
+	}
 	if d.buf == nil {
 		return
 	}
@@ -122,8 +130,13 @@ func (d *decoder) copyTo(to *buffer) {
 }
 
 // decode returns the complete messages. They are valid until the next call of
-// any method. If err is set as well, it belongs after them.
+// any method. If err is set as well, it belongs after them. Compressed messages
+// may be returned by several calls, the last of which returns none: inflated
+// they may be large.
 func (d *decoder) decode() []Message {
+	if d.unpack != nil {
+		d.unpack.release()
+	}
 	if d.buf == nil || d.err != nil {
 		return nil
 	}
@@ -143,7 +156,11 @@ func (d *decoder) decode() []Message {
 				break
 			}
 		}
-		if d.fin && d.op != 0 {
+		if d.fin && d.op != 0 && d.packed {
+			if msgs = d.inflate(b, msgs); d.unpack.total >= d.size {
+				break
+			}
+		} else if d.fin && d.op != 0 {
 			if d.op == OpText && !d.anyText && d.checked != d.end-d.start {
 				d.err = errText // ends inside a rune
 				break
@@ -214,6 +231,10 @@ func (d *decoder) header(b []byte) bool {
 	case n == 0:
 		return false
 	}
+	packed := d.packed && h.Op == OpContinuation
+	if h.RSV == rsv1 && d.unpack != nil && (h.Op == OpText || h.Op == OpBinary) {
+		packed, h.RSV = true, 0
+	}
 	switch err := h.Validate(); {
 	case err != nil:
 		d.err = err
@@ -227,17 +248,19 @@ func (d *decoder) header(b []byte) bool {
 		d.err = errContinuation
 	case h.Op != OpContinuation && d.op != 0:
 		d.err = errInterleaved
-	case h.Length > int64(d.max-(d.end-d.start)):
-		d.err = errTooBig
 	case d.maxFrames > 0 && d.frames >= d.maxFrames:
 		d.err = errFragments
+	case packed:
+		d.err = d.packedFrame(h)
+	case h.Length > int64(d.max-(d.end-d.start)):
+		d.err = errTooBig
 	}
 	if d.err != nil {
 		return false
 	}
 	d.r += n
 	if h.Op != OpContinuation {
-		d.op, d.start, d.end, d.checked = h.Op, d.r, d.r, 0
+		d.op, d.start, d.end, d.checked, d.packed = h.Op, d.r, d.r, 0, packed
 	}
 	if d.frames++; h.Fin {
 		d.frames = 0
@@ -259,7 +282,7 @@ func (d *decoder) payload(b []byte) {
 	d.left -= n
 	d.r += n
 	d.end += n
-	if d.op != OpText || d.anyText {
+	if d.op != OpText || d.anyText || d.packed {
 		return
 	}
 	if seen&highBits == 0 && d.checked == d.end-n-d.start {

@@ -27,6 +27,7 @@ type rules struct {
 	max     int
 	client  bool
 	anyText bool
+	packed  bool // messages may be compressed
 }
 
 // listen runs the decoder on a stream that arrives in the given pieces.
@@ -34,6 +35,9 @@ func listen(stream []byte, r rules, piece func() int, park func() bool) heard {
 	var got heard
 	d := decoder{size: 1 << 10, max: r.max, client: r.client, anyText: r.anyText}
 	d.control = func(op Opcode, p []byte) { got.controls = append(got.controls, fmt.Sprint(op, string(p))) }
+	if r.packed {
+		d.unpack = &unpacker{agreement: &agreement{}, trusts: true}
+	}
 	for len(stream) > 0 && d.err == nil {
 		n := min(piece(), len(stream))
 		n = copy(d.space(), stream[:n])

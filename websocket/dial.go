@@ -32,7 +32,7 @@ func Dial(ctx context.Context, rawURL string, cfg Config) (*Conn, error) {
 		return nil, fmt.Errorf("websocket: dial %s: %w", u.Host, err)
 	}
 	stop := context.AfterFunc(ctx, func() { _ = socket.SetDeadline(time.Unix(1, 0)) })
-	protocol, leftover, err := clientHandshake(socket, u, cfg.Header, cfg.Subprotocols)
+	agreed, leftover, err := clientHandshake(socket, u, cfg)
 	if !stop() && err == nil {
 		err = ctx.Err()
 	}
@@ -44,7 +44,10 @@ func Dial(ctx context.Context, rawURL string, cfg Config) (*Conn, error) {
 		return nil, fmt.Errorf("websocket: dial %s: %w", u.Host, err)
 	}
 	c := newConn(socket, cfg, true, leftover)
-	c.subprotocol = protocol
+	c.subprotocol = agreed.protocol
+	if agreed.deflate {
+		c.agree(fullWindow) // the window that the server chose limits the server alone
+	}
 	return c, nil
 }
 
@@ -90,15 +93,21 @@ func hostPort(u *url.URL, port string) string {
 // It blocks, at most until the deadline set on conn. leftover are bytes that
 // the server sent right after its answer.
 func ClientHandshake(conn net.Conn, u *url.URL) (leftover []byte, err error) {
-	_, leftover, err = clientHandshake(conn, u, nil, nil)
+	_, leftover, err = clientHandshake(conn, u, Config{})
 	return leftover, err
 }
 
-func clientHandshake(conn net.Conn, u *url.URL, header http.Header, protocols []string) (protocol string, leftover []byte, err error) {
+// agreed is what a server has chosen of the client's offers.
+type agreed struct {
+	protocol string // "" if none
+	deflate  bool
+}
+
+func clientHandshake(conn net.Conn, u *url.URL, cfg Config) (a agreed, leftover []byte, err error) {
 	var nonce [16]byte
 	rand.Read(nonce[:])
 	key := base64.StdEncoding.EncodeToString(nonce[:])
-	r := &http.Request{Method: http.MethodGet, URL: u, Host: u.Host, Header: header.Clone()}
+	r := &http.Request{Method: http.MethodGet, URL: u, Host: u.Host, Header: cfg.Header.Clone()}
 	if r.Header == nil {
 		r.Header = http.Header{}
 	}
@@ -106,31 +115,43 @@ func clientHandshake(conn net.Conn, u *url.URL, header http.Header, protocols []
 	r.Header.Set("Connection", "Upgrade")
 	r.Header.Set("Sec-WebSocket-Version", "13")
 	r.Header.Set("Sec-WebSocket-Key", key)
-	for _, p := range protocols {
+	for _, p := range cfg.Subprotocols {
 		r.Header.Add("Sec-WebSocket-Protocol", p)
 	}
+	if cfg.Compression != nil {
+		r.Header.Set("Sec-WebSocket-Extensions", deflateOffer)
+	}
 	if err := r.Write(conn); err != nil {
-		return "", nil, fmt.Errorf("send handshake: %w", err)
+		return agreed{}, nil, fmt.Errorf("send handshake: %w", err)
 	}
 	in := bufio.NewReader(conn)
 	answer, err := http.ReadResponse(in, r)
 	if err != nil {
-		return "", nil, fmt.Errorf("read handshake: %w", err)
+		return agreed{}, nil, fmt.Errorf("read handshake: %w", err)
 	}
-	protocol = answer.Header.Get("Sec-WebSocket-Protocol")
+	a.protocol = answer.Header.Get("Sec-WebSocket-Protocol")
+	a.deflate, err = chosenDeflate(answer.Header, cfg.Compression != nil)
 	switch {
 	case answer.StatusCode != http.StatusSwitchingProtocols:
 		reason, _, _ := bufio.NewReader(io.LimitReader(answer.Body, 200)).ReadLine() // perhaps there is none
-		return "", nil, &HandshakeError{answer.StatusCode, string(reason)}
+		return agreed{}, nil, &HandshakeError{answer.StatusCode, string(reason)}
 	case !hasToken(answer.Header, "Upgrade", "websocket") || !hasToken(answer.Header, "Connection", "upgrade"):
-		return "", nil, fmt.Errorf("server did not switch to websocket")
+		return agreed{}, nil, fmt.Errorf("server did not switch to websocket")
 	case answer.Header.Get("Sec-WebSocket-Accept") != acceptKey(key):
-		return "", nil, fmt.Errorf("server did not prove that it read the key")
-	case answer.Header.Get("Sec-WebSocket-Extensions") != "":
-		return "", nil, fmt.Errorf("server chose an extension that was not offered")
-	case protocol != "" && !slices.Contains(protocols, protocol):
-		return "", nil, fmt.Errorf("server chose subprotocol %q that was not offered", protocol)
+		return agreed{}, nil, fmt.Errorf("server did not prove that it read the key")
+	case err != nil:
+		return agreed{}, nil, err
+	case a.protocol != "" && !slices.Contains(cfg.Subprotocols, a.protocol):
+		return agreed{}, nil, fmt.Errorf("server chose subprotocol %q that was not offered", a.protocol)
 	}
 	leftover, err = in.Peek(in.Buffered())
-	return protocol, leftover, err
+	return a, leftover, err
+}
+
+// chosenDeflate reports whether the server has accepted compression.
+func chosenDeflate(h http.Header, offered bool) (bool, error) {
+	if !offered && h.Get("Sec-WebSocket-Extensions") != "" {
+		return false, fmt.Errorf("server chose an extension that was not offered")
+	}
+	return acceptDeflate(h.Values("Sec-WebSocket-Extensions"))
 }

@@ -64,12 +64,19 @@ func Upgrade(w http.ResponseWriter, r *http.Request, cfg Config) (*Conn, error) 
 		return nil, fmt.Errorf("websocket: bytes after the handshake: %w", err)
 	}
 	protocol := chooseSubprotocol(r.Header, cfg.Subprotocols)
-	if _, err := socket.Write(handshakeAnswer(header, r.Header.Get("Sec-WebSocket-Key"), protocol)); err != nil {
+	extension, window := "", 0
+	if cfg.Compression != nil {
+		extension, window = chooseDeflate(r.Header.Values("Sec-WebSocket-Extensions"))
+	}
+	if _, err := socket.Write(handshakeAnswer(header, r.Header.Get("Sec-WebSocket-Key"), protocol, extension)); err != nil {
 		_ = socket.Close()
 		return nil, fmt.Errorf("websocket: answer the handshake: %w", err)
 	}
 	c := newConn(socket, cfg, false, leftover)
 	c.subprotocol = protocol
+	if extension != "" {
+		c.agree(window)
+	}
 	return c, nil
 }
 
@@ -128,7 +135,7 @@ func chooseSubprotocol(h http.Header, ours []string) string {
 }
 
 // handshakeAnswer is the response that switches protocols.
-func handshakeAnswer(h http.Header, key, protocol string) []byte {
+func handshakeAnswer(h http.Header, key, protocol, extension string) []byte {
 	for _, name := range []string{"Upgrade", "Connection", "Sec-WebSocket-Accept", "Sec-WebSocket-Extensions",
 		"Sec-WebSocket-Protocol", "Content-Length", "Transfer-Encoding"} {
 		h.Del(name)
@@ -138,6 +145,9 @@ func handshakeAnswer(h http.Header, key, protocol string) []byte {
 	b.WriteString("Sec-WebSocket-Accept: " + acceptKey(key) + "\r\n")
 	if protocol != "" {
 		b.WriteString("Sec-WebSocket-Protocol: " + protocol + "\r\n")
+	}
+	if extension != "" {
+		b.WriteString("Sec-WebSocket-Extensions: " + extension + "\r\n")
 	}
 	_ = h.Write(&b) // a strings.Builder takes everything
 	b.WriteString("\r\n")

@@ -11,9 +11,10 @@ import (
 // from any goroutine. They must not block, and must not call the Conn.
 //
 // Only memory held over a wait is reported: a message that arrives whole, and an
-// answer that the socket takes at once, cause no call.
+// answer that the socket takes at once, cause no call. Inflated messages are reported until
+// the next Read, since whoever handles them may wait.
 type Memory interface {
-	// Assembly reports the buffer of an incomplete message.
+	// Assembly reports the buffer of an incomplete message, and those of inflated messages.
 	Assembly(delta int)
 	// Output reports the buffers of queued messages that the socket does not
 	// take.
@@ -39,6 +40,21 @@ func (c *Conn) tellAssembly() {
 	if now != c.toldAssembly {
 		c.cfg.Memory.Assembly(now - c.toldAssembly)
 		c.toldAssembly = now
+	}
+	if c.dec.unpack != nil {
+		c.tellInflated()
+	}
+}
+
+// tellInflated reports the size of the buffers that hold inflated messages. Only the reading goroutine calls it.
+func (c *Conn) tellInflated() {
+	now := c.dec.unpack.size()
+	if now <= freeAssembly {
+		now = 0
+	}
+	if c.cfg.Memory != nil && now != c.toldInflated {
+		c.cfg.Memory.Assembly(now - c.toldInflated)
+		c.toldInflated = now
 	}
 }
 

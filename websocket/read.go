@@ -32,7 +32,11 @@ func (c *Conn) Read() ([]Message, error) {
 	c.readMu.Lock()
 	defer c.readMu.Unlock()
 	for {
-		if msgs := c.dec.decode(); len(msgs) > 0 {
+		msgs := c.dec.decode()
+		if c.dec.unpack != nil {
+			c.tellInflated()
+		}
+		if len(msgs) > 0 {
 			return msgs, nil
 		}
 		if c.dec.err != nil {

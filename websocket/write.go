@@ -26,10 +26,16 @@ const (
 // Queue encodes a whole message, a Ping or a Pong at the end of the queue, and
 // writes nothing: see Flush. The payload is copied. Queue returns ErrSlowReader
 // for a frame that would bring the unsent bytes above MaxUnsent, unless it is
-// the only one.
+// the only one. A message is compressed if that is allowed and Config.Compression says so.
 func (c *Conn) Queue(op Opcode, payload []byte) error {
 	if op == OpClose || op == OpContinuation || (Header{Fin: true, Op: op, Length: int64(len(payload))}).Validate() != nil {
 		return fmt.Errorf("websocket: cannot queue %v of %d bytes", op, len(payload))
+	}
+	var packed *buffer
+	if c.deflate != nil {
+		if packed = c.packed(op, payload); packed != nil {
+			defer packed.put()
+		}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -42,7 +48,10 @@ func (c *Conn) Queue(op Opcode, payload []byte) error {
 	if c.chunked && op == OpBinary {
 		h := appendChunkHeader(make([]byte, 0, ChunkHeader+len(payload)), ChunkLast, c.bulk.message, 0)
 		c.bulk.message++
-		payload = append(h, payload...)
+		payload, packed = append(h, payload...), nil
+	}
+	if packed != nil {
+		payload = packed.b
 	}
 	size := frameSize(len(payload), c.client)
 	if c.unsent > 0 && c.unsent+size > c.cfg.MaxUnsent {
@@ -54,6 +63,9 @@ func (c *Conn) Queue(op Opcode, payload []byte) error {
 		}
 	}
 	c.append(op, payload, size)
+	if packed != nil {
+		c.tail.b[len(c.tail.b)-size] |= rsv1Byte
+	}
 	return nil
 }
 
