@@ -6,10 +6,19 @@
 
 -- watch_key returns the key of a row: the value of the one key column as text, or a JSON array of the values of several. Message keys have up to 1,024 bytes;
 -- of a longer one the SHA-256 is taken.
-CREATE FUNCTION tidewire.watch_key(changed jsonb, keys text[]) RETURNS text LANGUAGE sql IMMUTABLE AS $$
-	SELECT CASE WHEN octet_length(k) > 1024 THEN 'sha256:' || encode(sha256(convert_to(k, 'UTF8')), 'hex') ELSE k END
-	FROM (SELECT CASE cardinality(keys) WHEN 0 THEN NULL WHEN 1 THEN changed ->> keys[1] ELSE
-		(SELECT jsonb_agg(changed -> c ORDER BY n)::text FROM unnest(keys) WITH ORDINALITY AS t (c, n)) END) AS t (k)
+CREATE FUNCTION tidewire.watch_key(changed jsonb, keys text[]) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+	k text;
+BEGIN
+	IF changed IS NULL OR cardinality(keys) = 0 THEN
+		RETURN NULL;
+	ELSIF cardinality(keys) = 1 THEN
+		k := changed ->> keys[1];
+	ELSE
+		k := (SELECT jsonb_agg(changed -> c ORDER BY n) FROM unnest(keys) WITH ORDINALITY AS t (c, n));
+	END IF;
+	RETURN CASE WHEN octet_length(k) > 1024 THEN 'sha256:' || encode(sha256(convert_to(k, 'UTF8')), 'hex') ELSE k END;
+END
 $$;
 
 -- watch_columns returns some columns of a row.
@@ -34,12 +43,20 @@ SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET timezone = 'UTC' SET 
 DECLARE
 	watch jsonb := TG_ARGV[0]::jsonb;
 	names text[];
-	keys text[];
+	keys text[] := watch ->> 'key';
+	old_key text;
+	new_key text;
 	before jsonb;
 	after jsonb;
 BEGIN
+	IF (watch ->> 'partitioned')::boolean THEN
+		SELECT watch || jsonb_build_object('schema', n.nspname, 'table', c.relname) INTO watch
+			FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE c.oid = pg_partition_root(TG_RELID);
+	ELSE
+		watch := watch || jsonb_build_object('schema', TG_TABLE_SCHEMA, 'table', TG_TABLE_NAME);
+	END IF;
 	IF TG_OP = 'TRUNCATE' THEN
-		PERFORM tidewire.publish_change(watch, TG_RELID, 'truncate', NULL, NULL, '{}', NULL);
+		PERFORM tidewire.publish_change(watch, 'truncate', NULL, NULL, '{}', NULL);
 		RETURN NULL;
 	END IF;
 	PERFORM FROM pg_attribute AS a WHERE a.attrelid = TG_RELID AND a.attnum > 0 AND NOT a.attisdropped AND a.atttypid >= 16384;
@@ -57,55 +74,66 @@ BEGIN
 	IF TG_OP <> 'DELETE' THEN
 		after := to_jsonb(NEW);
 	END IF;
-	keys := ARRAY(SELECT jsonb_array_elements_text(watch -> 'key'));
+	
 	IF NOT coalesce(after, before) ?& keys AND (watch ->> 'primary')::boolean THEN -- a column was renamed
 		keys := tidewire.primary_key(TG_RELID);
 	END IF;
 	IF watch ? 'columns' THEN
-		names := ARRAY(SELECT jsonb_array_elements_text(watch -> 'columns')) || keys;
+		names := (watch ->> 'columns')::text[] || keys;
 		before := tidewire.watch_columns(before, names);
 		after := tidewire.watch_columns(after, names);
 		IF before = after THEN
 			RETURN NULL;
 		END IF;
 	END IF;
-	IF TG_OP = 'UPDATE' AND tidewire.watch_key(before, keys) IS DISTINCT FROM tidewire.watch_key(after, keys) THEN
-		PERFORM tidewire.publish_change(watch, TG_RELID, 'delete', before, NULL, keys, tidewire.watch_key(before, keys));
-		PERFORM tidewire.publish_change(watch, TG_RELID, 'insert', NULL, after, keys, tidewire.watch_key(after, keys));
+	old_key := tidewire.watch_key(before, keys);
+	new_key := tidewire.watch_key(after, keys);
+	IF TG_OP = 'UPDATE' AND old_key IS DISTINCT FROM new_key THEN
+		PERFORM tidewire.publish_change(watch, 'delete', before, NULL, keys, old_key);
+		PERFORM tidewire.publish_change(watch, 'insert', NULL, after, keys, new_key);
 	ELSE
-		PERFORM tidewire.publish_change(watch, TG_RELID, lower(TG_OP), before, after, keys, tidewire.watch_key(coalesce(after, before), keys));
+		PERFORM tidewire.publish_change(watch, lower(TG_OP), before, after, keys, coalesce(new_key, old_key));
 	END IF;
 	RETURN NULL;
 END
 $$;
 
--- publish_change publishes one change. A truncate goes to all partitions of a stream: it is about all keys.
-CREATE FUNCTION tidewire.publish_change(watch jsonb, relation oid, op text, before jsonb, after jsonb, keys text[], key text) RETURNS void LANGUAGE plpgsql AS $$
+-- publish_change publishes one change, as tidewire.publish does, with fewer statements for each. A truncate goes to all partitions of a stream: it is about
+-- all keys.
+CREATE FUNCTION tidewire.publish_change(watch jsonb, op text, before jsonb, after jsonb, keys text[], key text) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
+	target tidewire.stream;
 	message jsonb;
 	payload bytea;
-	part int;
+	ids int[];
 BEGIN
 	IF NOT (watch ->> 'old')::boolean THEN
 		before := CASE WHEN after IS NULL THEN tidewire.watch_columns(before, keys) END;
 	END IF;
-	SELECT jsonb_build_object('op', op, 'schema', n.nspname, 'table', c.relname, 'old', before, 'new', after) INTO message
-		FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
-		WHERE c.oid = CASE WHEN (watch ->> 'partitioned')::boolean THEN pg_partition_root(relation) ELSE relation END;
+	message := jsonb_build_object('op', op, 'schema', watch -> 'schema', 'table', watch -> 'table', 'old', before, 'new', after);
 	payload := convert_to(message::text, 'UTF8');
 	IF octet_length(payload) > (watch ->> 'max')::int THEN
 		payload := convert_to((message || jsonb_build_object('large', true,
 			'old', tidewire.watch_columns(before, keys), 'new', tidewire.watch_columns(after, keys)))::text, 'UTF8');
 	END IF;
-	IF op <> 'truncate' THEN
-		PERFORM tidewire.publish(watch ->> 'stream', key, NULL, payload);
-		RETURN;
-	END IF;
-	FOR part IN SELECT p.id FROM tidewire.stream AS s JOIN tidewire.stream AS p ON p.parent = s.id WHERE s.name = watch ->> 'stream' LOOP
-		PERFORM tidewire.publish_batch(part, ARRAY[NULL::text], ARRAY[NULL::jsonb], ARRAY[payload]);
-	END LOOP;
+	SELECT * INTO target FROM tidewire.stream AS s WHERE s.name = watch ->> 'stream' AND s.state = 'ready';
 	IF NOT FOUND THEN
-		PERFORM tidewire.publish(watch ->> 'stream', NULL, NULL, payload);
+		RAISE EXCEPTION 'there is no stream %, into which the changes of table % go: create it, or end the watch with tidewire.unwatch',
+			quote_nullable(watch ->> 'stream'), watch ->> 'table' USING ERRCODE = 'TW003';
+	END IF;
+	ids := ARRAY[target.id];
+	IF target.partitions > 0 THEN
+		ids := ARRAY(SELECT s.id FROM tidewire.stream AS s WHERE s.parent = target.id
+			AND (op = 'truncate' OR s.partition = coalesce(tidewire.partition_of(nullif(key, ''), target.partitions), 0)) ORDER BY s.partition);
+	END IF;
+	IF to_regclass('pg_temp.tidewire_outbox') IS NULL THEN
+		PERFORM tidewire.open_outbox();
+	END IF;
+	FOR i IN 1 .. cardinality(ids) LOOP
+		INSERT INTO pg_temp.tidewire_outbox (stream, key, payload) VALUES (ids[i], nullif(publish_change.key, ''), payload);
+	END LOOP;
+	IF NOT EXISTS (SELECT FROM pg_temp.tidewire_outbox_due) THEN
+		INSERT INTO pg_temp.tidewire_outbox_due VALUES (true);
 	END IF;
 END
 $$;
@@ -170,8 +198,8 @@ BEGIN
 		RAISE EXCEPTION 'key: the stream has partitions, and table % has no primary key: name the columns that identify a row', relation.relname
 			USING ERRCODE = 'TW004';
 	END IF;
-	options := jsonb_build_object('stream', stream, 'key', keys, 'primary', watch.key IS NULL, 'old', old_rows, 'max', max_bytes,
-		'partitioned', relation.relkind = 'p') || CASE WHEN columns IS NULL THEN '{}' ELSE jsonb_build_object('columns', columns) END;
+	options := jsonb_build_object('stream', stream, 'key', keys::text, 'primary', watch.key IS NULL, 'old', old_rows, 'max', max_bytes,
+		'partitioned', relation.relkind = 'p') || CASE WHEN columns IS NULL THEN '{}' ELSE jsonb_build_object('columns', columns::text) END;
 	PERFORM tidewire.unwatch("table");
 	row_events := ARRAY(SELECT DISTINCT e FROM unnest(events) AS e WHERE e <> 'truncate');
 	IF cardinality(row_events) > 0 THEN
@@ -205,10 +233,10 @@ $$;
 -- watches has a row for each watched table.
 CREATE VIEW tidewire.watches AS
 	SELECT w.tgrelid::regclass AS "table", w.options ->> 'stream' AS stream,
-		CASE WHEN w.options ? 'columns' THEN ARRAY(SELECT jsonb_array_elements_text(w.options -> 'columns')) END AS columns,
+		(w.options ->> 'columns')::text[] AS columns,
 		array_remove(ARRAY[CASE WHEN bit_or(w.tgtype) & 4 > 0 THEN 'insert' END, CASE WHEN bit_or(w.tgtype) & 16 > 0 THEN 'update' END,
 			CASE WHEN bit_or(w.tgtype) & 8 > 0 THEN 'delete' END, CASE WHEN bit_or(w.tgtype) & 32 > 0 THEN 'truncate' END], NULL) AS events,
-		ARRAY(SELECT jsonb_array_elements_text(w.options -> 'key')) AS key,
+		(w.options ->> 'key')::text[] AS key,
 		(w.options ->> 'old')::boolean AS old_rows, (w.options ->> 'max')::int AS max_bytes, bool_and(w.tgenabled <> 'D') AS enabled
 	FROM (
 		SELECT t.tgrelid, t.tgtype, t.tgenabled,
@@ -217,5 +245,5 @@ CREATE VIEW tidewire.watches AS
 	) AS w GROUP BY w.tgrelid, w.options;
 GRANT SELECT ON tidewire.watches TO PUBLIC; -- every role can read pg_trigger
 
-REVOKE EXECUTE ON FUNCTION tidewire.write_change(), tidewire.publish_change(jsonb, oid, text, jsonb, jsonb, text[], text), tidewire.watched_partitions(text),
+REVOKE EXECUTE ON FUNCTION tidewire.write_change(), tidewire.publish_change(jsonb, text, jsonb, jsonb, text[], text), tidewire.watched_partitions(text),
 	tidewire.watch(regclass, text, text[], text[], text[], boolean, int), tidewire.unwatch(regclass) FROM PUBLIC;
