@@ -229,6 +229,10 @@ func TestWatch_Invalid(t *testing.T) {
 		}
 	}
 	exec(t, db.Pool, `SELECT tidewire.watch('feed')`) // a stream of its name
+	exec(t, db.Pool, `CREATE TABLE texts (j json); SELECT tidewire.watch('texts', 'feed')`)
+	if _, err := db.Pool.Exec(t.Context(), `INSERT INTO texts VALUES ('"\u0000"')`); pg.Code(err) != "22P05" {
+		t.Errorf("a character that jsonb cannot hold: %v", err)
+	}
 }
 
 // TestWatch_Rights: an owner of a table with four functions granted can watch it; a role that only writes to it needs no rights; and a type with a cast to
