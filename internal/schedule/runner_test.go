@@ -119,7 +119,7 @@ func dieAndReturn(t *testing.T, pool *pgxpool.Pool, random *rand.Rand, over <-ch
 			}
 			die()
 		}
-			go func() {
+		go func() {
 			select {
 			case <-over:
 				die()
