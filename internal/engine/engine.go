@@ -8,6 +8,8 @@ type Engine struct {
 	Queues  Queues
 	Events  Events
 	Rooms   Rooms
+	// Schedules write messages to Streams and Queues at times.
+	Schedules Schedules
 	// RoomsHead is the position of the last message of Rooms when the engine was opened.
 	RoomsHead int64
 	// Ingest opens a Source for a connection. onCommit, if not nil, is called with the

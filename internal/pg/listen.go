@@ -14,6 +14,8 @@ const (
 	StreamChannel = `tidewire_stream` // streams have grown
 	EventChannel  = `tidewire_events` // event stores have
 	AccessChannel = `tidewire_access` // keys, revocations or rights have changed
+
+	ScheduleChannel = `tidewire_schedules` // schedules have changed
 )
 
 // Listen calls heard with the payload of every notification on the channel
@@ -104,7 +106,7 @@ func (l *listener) once(ctx context.Context, listening func()) error {
 	conn := acquired.Hijack()
 	defer conn.Close(context.Background())
 	defer l.setLive(false)
-	for _, channel := range []string{StreamChannel, EventChannel, AccessChannel} {
+	for _, channel := range []string{StreamChannel, EventChannel, AccessChannel, ScheduleChannel} {
 		if _, err := conn.Exec(ctx, `LISTEN `+pgx.Identifier{channel}.Sanitize()); err != nil {
 			return err
 		}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/tidewire/tidewire/internal/engine"
 	"github.com/tidewire/tidewire/internal/ingest"
+	"github.com/tidewire/tidewire/internal/schedule"
 	"github.com/tidewire/tidewire/migrate"
 	"github.com/tidewire/tidewire/queue"
 	"github.com/tidewire/tidewire/standby"
@@ -166,7 +167,7 @@ func (e *Engine) Serves() engine.Engine {
 		s.Ingest = func(onCommit func(uint64)) engine.Source { return e.ingest.Source(onCommit) }
 	}
 	if e.streams != nil {
-		s.Streams, s.Queues, s.Events = e.streams, e.queues, e.events
+		s.Streams, s.Queues, s.Events, s.Schedules = e.streams, e.queues, e.events, schedules{e.cfg.Pool}
 	}
 	if e.rooms != nil {
 		s.Rooms, s.RoomsHead = e.rooms, e.head
@@ -208,6 +209,8 @@ func (e *Engine) Run(ctx context.Context) {
 	}
 	if e.streams != nil {
 		e.streams.followers.Go(func() { e.queues.run(ctx) })
+		runner := schedule.NewRunner(e.cfg.Pool, schedule.RunnerConfig{Committed: e.streams.hub.Notify, Log: e.cfg.Log})
+		e.streams.followers.Go(func() { runner.Run(ctx) })
 		e.running.Go(func() { e.streams.run(ctx) })
 	}
 	if e.events != nil {
