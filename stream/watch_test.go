@@ -280,7 +280,7 @@ func TestWatch_Rights(t *testing.T) {
 	}
 }
 
-// TestWatch_Many: a COPY of many rows tells each, in the order of the rows; two watched tables and writers of both do not deadlock.
+// TestWatch_Many: a COPY of many rows tells each, in the order of the rows.
 func TestWatch_Many(t *testing.T) {
 	t.Parallel()
 	db, s := watchedBy(t, stream.Options{}, `CREATE TABLE orders (id int PRIMARY KEY)`, `SELECT tidewire.watch('orders', 'feed')`)
