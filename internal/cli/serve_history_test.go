@@ -47,7 +47,7 @@ func TestServe_HistoryLost(t *testing.T) {
 	if lost("a condition", text, 3); status != 410 {
 		t.Errorf("a condition: status %d", status)
 	}
-	say(w.Conn, `{"type":"subscribe","stream":"s","after":5,"credit":1000,"id":2}`)
+	say(w.Conn, `{"type":"subscribe","stream":"s","after":5,"credits":1000,"id":2}`)
 	for {
 		m, err := w.next()
 		if err != nil {
