@@ -127,7 +127,10 @@ func (a *attacker) ownDelivery() (prefix string, number uint64) {
 // settle settles deliveries of others, by HTTP and on a connection. All must be answered as lost.
 func (a *attacker) settle(verb string, guesses []string) {
 	list, _ := json.Marshal(guesses)
-	status, answer := a.call("POST", "/v1/queues/"+sharedQueue+"/"+verb, fmt.Sprintf(`{"deliveries":%s,"lease_ms":1}`, list))
+	if verb == "extend" {
+		list = append(list, `,"lease_ms":1`...)
+	}
+	status, answer := a.call("POST", "/v1/queues/"+sharedQueue+"/"+verb, fmt.Sprintf(`{"deliveries":%s}`, list))
 	var refused struct {
 		Error struct {
 			Code string
@@ -138,7 +141,7 @@ func (a *attacker) settle(verb string, guesses []string) {
 	if status == http.StatusOK || refused.Error.Code == "lease_lost" && len(refused.Error.Lost) < len(guesses) {
 		a.wrong("taken", "%s of deliveries of others was answered %d %.300s", verb, status, answer)
 	}
-	h := a.converse("/ws", fmt.Sprintf(`{"type":%q,"queue":%q,"deliveries":%s,"lease_ms":1,"id":1}`, verb, sharedQueue, list))
+	h := a.converse("/ws", fmt.Sprintf(`{"type":%q,"queue":%q,"deliveries":%s,"id":1}`, verb, sharedQueue, list))
 	if m := h.answers[1]; m.Type == "ok" || m.Code == "lease_lost" && len(m.Lost) < len(guesses) {
 		a.wrong("taken", "%s of deliveries of others was answered %+v", verb, m)
 	}
