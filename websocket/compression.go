@@ -15,8 +15,8 @@ type Compression struct {
 	// messages. Defaults to 0.
 	Level int
 
-	// Threshold is the size below which a message is sent uncompressed, in bytes. Defaults to 256: a chat of 100 bytes does
-	// not shrink, while three of them in one message shrink to half, and the headers of TCP and IP need 40 bytes
+	// Threshold is the size below which a message is sent uncompressed, in bytes. Defaults to 256: a chat of 100 bytes
+	// hardly shrinks, while three of them in one message shrink to half, and the headers of TCP and IP need 40 bytes
 	// anyway.
 	Threshold int
 
@@ -53,7 +53,7 @@ const (
 // AppendFrame is the function AppendFrame with compression: for [Conn.WriteShared] and [Conn.WriteBulkFrames], to
 // connections of which [Conn.TakesCompressed] is true. The frame is uncompressed, so that every connection takes it, if
 // the payload is shorter than Threshold, if compression would not make it smaller, for a control frame, and if z is nil. Level and
-// Threshold must be valid. Safe for concurrent use; it may wait for other calls, as many of which run at a time as Go runs goroutines.
+// Threshold must be valid. Safe for concurrent use; as many calls run at a time as there are processors (GOMAXPROCS).
 func (z *Compression) AppendFrame(dst []byte, op Opcode, payload []byte) []byte {
 	if z == nil || op.Control() {
 		return AppendFrame(dst, op, payload)

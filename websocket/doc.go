@@ -1,6 +1,6 @@
 // Package websocket implements the server side of RFC 6455 for many small
 // messages on many connections, and enough of a client to test and to measure
-// it. It negotiates no extension.
+// it. The only extension is permessage-deflate (RFC 7692), if Config.Compression is set.
 //
 // # Read many, answer once
 //
@@ -20,6 +20,13 @@
 // since nothing overtakes bytes that are already in the peer's buffer. No lane
 // starves: the next chunk follows after the messages that were queued when the
 // last chunk ended.
+//
+// # Compression
+//
+// Every message is compressed alone, so [Compression.AppendFrame] compresses it once for all connections that take it
+// ([Conn.TakesCompressed]). Queue compresses by itself, WriteBulk never. Nothing is compressed before [Conn.AllowCompression], which a
+// server calls after it knows who the peer is. The bytes of a compressed message show how well its parts fit each
+// other: do not put a secret and text of other people into one message.
 //
 // # States
 //
@@ -71,6 +78,10 @@
 // A connection tells [Config.Memory] how many bytes it holds while it waits for its
 // peer: the buffer of an incomplete message, and buffers of data that the socket
 // does not take. [Conn.Evict] makes a connection release them.
+//
+// With compression it also holds inflated messages until the next Read: ReadBuffer and one message of MaxMessage, in buffers of up to
+// twice the size. Config.Memory is told about them too. An inflater holds 40 KiB and a copy of the compressed
+// message, a compressor 280 KiB to 1.4 MiB. At most GOMAXPROCS of each are in use; other calls wait for them.
 //
 // Back-pressure: while more than half of MaxUnsent is unsent, nothing is read
 // from the peer. If a peer sends pings and does not read, only its latest ping
