@@ -30,7 +30,7 @@ var verbs = map[Kind][]Verb{
 	Queue:  {"enqueue", "consume", "inspect", "admin"},
 	Events: {"query", "append", "admin"},
 	Ingest: {"write"},
-	Server: {"metrics", "console", "connections", "bench", "profile"},
+	Server: {"metrics", "console", "connections", "schedules", "bench", "profile"},
 }
 
 // MaxRule is the longest rule in bytes.

@@ -58,6 +58,11 @@ const (
 	actDropGroup    = "drop group of stream"
 	actCreateStore  = "create event store"
 	actDropStore    = "drop event store"
+
+	actPutSchedule    = "put schedule"
+	actDropSchedule   = "drop schedule"
+	actPauseSchedule  = "pause schedule"
+	actResumeSchedule = "resume schedule"
 	actDisconnect   = "disconnect user"
 	actRevokeUser   = "revoke tokens of user"
 	actRevokeToken  = "revoke token"
