@@ -287,8 +287,21 @@ func TestServe_Follow(t *testing.T) {
 	} {
 		a.of(t, p.addr)
 	}
+	// A long poll is answered when there is something, and with nothing in the end.
+	asked{"GET /v1/streams/orders/messages?after=5&wait_ms=10", "", 200, `{"messages":[],"next":5}`}.of(t, p.addr)
+	asked{"GET /v1/streams/orders/messages?after=5&wait_ms=20001", "", 400, `wait_ms: want`}.of(t, p.addr)
+	asked{"GET /v1/streams/orders/messages?after=5&wait_ms=10&key=a", "", 400, `wait_ms: want none beside key`}.of(t, p.addr)
+	polled := make(chan string, 1)
+	go func() {
+		_, text, _ := tryRequest(t.Context(), "GET", p.addr, "/v1/streams/orders/messages?after=5&wait_ms=20000", "")
+		polled <- text
+	}()
+	publish(6)
+	if text := <-polled; !strings.Contains(text, `"position":6`) {
+		t.Errorf("the long poll got %s", text)
+	}
 	// A stop ends what follows, and says so.
-	s, done = follow("/v1/streams/orders/follow?after=4", "")
+	s, done = follow("/v1/streams/orders/follow?after=5", "")
 	defer done()
 	next(s)
 	p.stop(t)

@@ -1,14 +1,17 @@
 package gateway
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
 	"net/url"
 	"slices"
+	"time"
 	"unicode/utf8"
 
 	"github.com/tidewire/tidewire/internal/auth"
+	"github.com/tidewire/tidewire/internal/budget"
 	"github.com/tidewire/tidewire/internal/engine"
 	"github.com/tidewire/tidewire/internal/wire"
 )
@@ -191,7 +194,7 @@ func (c *call) store(messages []engine.Message, store func(done func(engine.Plac
 }
 
 // readStream answers with messages after a position, and the position after
-// which the next page begins.
+// which the next page begins. If there are none it may wait for some.
 func (c *call) readStream() {
 	reader := c.api.server.cfg.Engine.Streams
 	if !c.served(reader != nil) {
@@ -210,9 +213,20 @@ func (c *call) readStream() {
 		c.refuseFor(wrong(engine.CodeInvalid, "key", "UTF-8"))
 		return
 	}
+	wait, ok := c.number("wait_ms", 0, maxWait.Milliseconds(), 0)
+	if !ok {
+		return
+	}
+	if wait > 0 && key != nil {
+		c.refuseFor(wrong(codeParameter, "wait_ms", "none beside key"))
+		return
+	}
 	page, err := readPage(c, func() ([]engine.Message, error) {
 		return reader.Read(c.ctx, c.stream(), key, after, int(limit))
 	}, messageBytes)
+	if err == nil && len(page) == 0 && wait > 0 {
+		page, err = c.awaitMessages(after, int(limit), time.Duration(wait)*time.Millisecond)
+	}
 	if err != nil {
 		c.fail(err, codeUnavailable)
 		return
@@ -237,6 +251,42 @@ func (c *call) readStream() {
 	w.Int(after)
 	w.Close()
 	c.write(w.Buf)
+}
+
+// awaitMessages waits for messages after a position (a long poll). It returns none if none come in time, the client goes, or the server stops.
+func (c *call) awaitMessages(after int64, limit int, wait time.Duration) ([]engine.Message, error) {
+	ctx, cancel := context.WithTimeout(c.ctx, wait)
+	defer cancel()
+	defer context.AfterFunc(c.api.polls, cancel)()
+	defer context.AfterFunc(c.r.Context(), cancel)()
+	if err := c.memory.Reserve(ctx, budget.Follow, followOverhead); err != nil {
+		return nil, err
+	}
+	source, err := query(ctx, c, func() (engine.Subscription, error) {
+		return c.api.server.cfg.Engine.Streams.Subscribe(ctx, c.stream(), engine.Start{After: after})
+	})
+	if err == nil {
+		defer source.Close()
+		var page []engine.Message
+		if page, err = source.Next(ctx, limit); err == nil {
+			for i := range page {
+				c.memory.Take(budget.Page, int64(messageBytes(&page[i])))
+			}
+			return page, c.permitted()
+		}
+	}
+	if ctx.Err() != nil && c.ctx.Err() == nil {
+		return nil, nil
+	}
+	return nil, err
+}
+
+// permitted returns an error if the caller may not have the answer any more: then it is refused.
+func (c *call) permitted() error {
+	if c.stillAuthorized() {
+		return nil
+	}
+	return errRefused
 }
 
 func key(query url.Values) *string {

@@ -63,9 +63,9 @@ const (
 	actDropSchedule   = "drop schedule"
 	actPauseSchedule  = "pause schedule"
 	actResumeSchedule = "resume schedule"
-	actDisconnect   = "disconnect user"
-	actRevokeUser   = "revoke tokens of user"
-	actRevokeToken  = "revoke token"
+	actDisconnect     = "disconnect user"
+	actRevokeUser     = "revoke tokens of user"
+	actRevokeToken    = "revoke token"
 )
 
 var acts = []string{actCreateStream, actDropStream, actCreateQueue, actDropQueue, actDisconnect, actRevokeUser, actRevokeToken}
