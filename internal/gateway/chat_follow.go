@@ -182,7 +182,7 @@ func (s *storedRooms) storedOne(c ownChat) {
 	s.tell()
 }
 
-// notStored takes note of a chat of this server that is not stored.
+// notStored takes note of a chat of this server that is not stored, or was stored before.
 func (s *storedRooms) notStored() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

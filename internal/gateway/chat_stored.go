@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/tidewire/tidewire/internal/engine"
 	"github.com/tidewire/tidewire/internal/room"
@@ -67,26 +68,28 @@ func (s *storedRooms) has(name string) bool {
 	})
 }
 
-// append stores a chat and, once it is committed, publishes and answers it.
-func (s *storedRooms) append(p *participant, member *room.Member, name string, msg chatMessage, payload []byte) error {
-	payload, id := bytes.Clone(payload), bytes.Clone(msg.ID)
+// append stores a chat and, once it is committed, publishes and answers it. A repeated one is answered only: it was published when it was stored.
+func (s *storedRooms) append(p *participant, member *room.Member, msg chatMessage, as *engine.RequestID, payload []byte) error {
+	name, id := msg.room(), bytes.Clone(msg.ID)
+	payload = storedForm(payload, time.Now())
 	p.pending.add()
-	answered := func(position int64, err error) {
+	finish := func(with map[string]any, err error) {
 		defer p.pending.done()
 		if err != nil {
 			p.notStored(chatMessage{ID: id}, err)
 		} else {
-			p.ok(chatMessage{ID: id}, map[string]any{"position": position})
+			p.ok(chatMessage{ID: id}, with)
 		}
 		if id != nil {
 			s.flusher.later(p.conn)
 		}
 	}
+	answered := func(position int64, err error) { finish(map[string]any{"position": position}, err) }
 	number := s.began()
-	err := s.store.Append(s.work, name, nil, payload, func(position int64, _ bool, err error) {
-		if err != nil {
+	err := s.store.Append(s.work, name, as, payload, func(position int64, duplicate bool, err error) {
+		if err != nil || duplicate {
 			s.notStored()
-			answered(0, err)
+			finish(map[string]any{"position": position, "duplicate": true}, err)
 			return
 		}
 		s.storedOne(ownChat{position, name, member, payload, answered})
