@@ -68,35 +68,45 @@ func (s *storedRooms) has(name string) bool {
 	})
 }
 
-// append stores a chat and, once it is committed, publishes and answers it. A repeated one is answered only: it was published when it was stored.
+// append stores a chat and, once it is committed, publishes and answers it. A repeated one is answered only.
 func (s *storedRooms) append(p *participant, member *room.Member, msg chatMessage, as *engine.RequestID, payload []byte) error {
-	name, id := msg.room(), bytes.Clone(msg.ID)
-	payload = storedForm(payload, time.Now())
+	id := bytes.Clone(msg.ID)
 	p.pending.add()
-	finish := func(with map[string]any, err error) {
+	err := s.put(s.work, msg.room(), member, as, payload, func(position int64, duplicate bool, err error) {
 		defer p.pending.done()
-		if err != nil {
+		switch {
+		case err != nil:
 			p.notStored(chatMessage{ID: id}, err)
-		} else {
-			p.ok(chatMessage{ID: id}, with)
+		case duplicate:
+			p.ok(chatMessage{ID: id}, map[string]any{"position": position, "duplicate": true})
+		default:
+			p.ok(chatMessage{ID: id}, map[string]any{"position": position})
 		}
 		if id != nil {
 			s.flusher.later(p.conn)
 		}
+	})
+	if err != nil {
+		p.pending.done()
 	}
-	answered := func(position int64, err error) { finish(map[string]any{"position": position}, err) }
+	return err
+}
+
+// put stores a chat and, once it is committed, publishes it to the members of its room except its sender, which may be nil, and calls answered. A
+// repeated chat is not published: it was when it was stored. If put returns an error, answered is not called. It must not block.
+func (s *storedRooms) put(ctx context.Context, name string, from *room.Member, as *engine.RequestID, payload []byte, answered func(position int64, duplicate bool, err error)) error {
+	payload = storedForm(payload, time.Now())
 	number := s.began()
-	err := s.store.Append(s.work, name, as, payload, func(position int64, duplicate bool, err error) {
+	err := s.store.Append(ctx, name, as, payload, func(position int64, duplicate bool, err error) {
 		if err != nil || duplicate {
 			s.notStored()
-			finish(map[string]any{"position": position, "duplicate": true}, err)
+			answered(position, duplicate, err)
 			return
 		}
-		s.storedOne(ownChat{position, name, member, payload, answered})
+		s.storedOne(ownChat{position, name, from, payload, func(position int64, err error) { answered(position, false, err) }})
 	})
 	if err != nil {
 		s.refused(number)
-		p.pending.done()
 	}
 	return err
 }
