@@ -74,3 +74,31 @@ func TestHub_Members(t *testing.T) {
 	}
 	hub.Wait()
 }
+
+// TestHub_PublishHere: a message for this node alone reaches its members, with or without other nodes, and does not go out.
+func TestHub_PublishHere(t *testing.T) {
+	t.Parallel()
+	joined := newLinks()
+	for _, cfg := range []room.Config{joined.node(0), {}} {
+		hub, dial := setup(t, cfg, room.JoinOptions{})
+		hub.PublishHere("public", websocket.OpText, []byte("nobody is there"))
+		c := dial()
+		hub.Broadcast("public", websocket.OpText, []byte("1"))
+		hub.PublishHere("public", websocket.OpText, []byte("2"))
+		hub.Broadcast("public", websocket.OpText, []byte("3"))
+		if got := read(t, c, 3); !slices.Equal(got, []string{"1", "2", "3"}) {
+			t.Errorf("got %q", got)
+		}
+		c.Close(websocket.StatusNormal, "")
+		hub.Wait()
+	}
+	joined.mu.Lock()
+	defer joined.mu.Unlock()
+	frames := uint64(0)
+	for i := 0; i < len(joined.sent[0]); i += 2 {
+		frames += joined.sent[0][i+1] - joined.sent[0][i]
+	}
+	if frames != 2 {
+		t.Errorf("%d frames went out, want 2", frames)
+	}
+}

@@ -109,6 +109,20 @@ func (h *Hub) Broadcast(name string, op websocket.Opcode, payload []byte) {
 	}
 }
 
+// PublishHere is Publish without a sender to the members on this node alone: those on other nodes get the message another way.
+func (h *Hub) PublishHere(name string, op websocket.Opcode, payload []byte) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch r := h.rooms[name]; {
+	case r == nil:
+	case r.outlet.to == nil:
+		r.publish(nil, op, payload)
+	default:
+		frame := websocket.AppendFrame(nil, op, payload)
+		r.bring(func(l *log) { l.append(frame) })
+	}
+}
+
 // Members returns how many connections are in the room of that name on this node, and the distinct names of their users: any maxNames of them, and
 // whether there are more. It visits all members.
 func (h *Hub) Members(name string) (names []string, truncated bool, count int) {
