@@ -18,6 +18,7 @@ const (
 	Events Kind = "events" // event stores
 	Ingest Kind = "ingest"
 	Server Kind = "server"
+	User   Kind = "user"
 )
 
 // Verb is what a right allows.
@@ -26,6 +27,7 @@ type Verb string
 // verbs are the verbs of each kind. docs/how-to/secure.md says what each of them covers.
 var verbs = map[Kind][]Verb{
 	Room:   {"join", "chat", "history", "presence"},
+	User:   {"notify"},
 	Stream: {"read", "publish", "commit", "admin"},
 	Queue:  {"enqueue", "consume", "inspect", "admin"},
 	Events: {"query", "append", "admin"},

@@ -91,7 +91,7 @@ func TestParseRule_Malformed(t *testing.T) {
 		"":                           "want VERB",
 		"read":                       "want VERB",
 		"read stream":                "no kind",
-		"read topic:orders":          `"topic" is no kind: want events, ingest, queue, room, server or stream`,
+		"read topic:orders":          `"topic" is no kind: want events, ingest, queue, room, server, stream or user`,
 		"write stream:orders":        "no verb of stream: want read, publish, commit or admin",
 		"read,read stream:orders":    "twice",
 		"read, publish stream:a":     "no space",

@@ -23,6 +23,7 @@ type chatAnswer struct {
 	Code     string
 	Position int64
 	Last     int64
+	Oldest   int64
 	History  int
 }
 

@@ -84,6 +84,9 @@ type chatFlags struct {
 	MaxLagAge    seconds `default:"5s" help:"How long the socket of a member may accept no data before the member skips messages."`
 
 	StoredRooms []string `placeholder:"PATTERN" help:"Rooms whose chats are stored in PostgreSQL, by name or pattern ('support-*'). Members get earlier chats, and an answered chat is committed."`
+
+	RoomHistory      lifetime `placeholder:"TIME" help:"Delete stored chats that are older than this, such as 90d or 12h. It holds for all servers with this database, until a server starts with another one. Default: what was set last; at first, everything is kept."`
+	RoomHistoryBytes bytes    `placeholder:"SIZE" help:"Delete the oldest stored chats when all stored rooms together are larger than this on disk, such as 10GB. With one of the two flags, the other one is unlimited unless it is given."`
 }
 
 func (f chatFlags) chat(maxRooms int) gateway.ChatConfig {
@@ -130,6 +133,9 @@ func (c *serveCmd) Validate() error {
 	}
 	if c.RateLimit <= 0 || c.RateBurst < 1 {
 		return errors.New("--rate-limit: want more than 0, and --rate-burst at least 1")
+	}
+	if (c.RoomHistory > 0 || c.RoomHistoryBytes > 0) && len(c.StoredRooms) == 0 {
+		return errors.New("--room-history and --room-history-bytes have no effect without --stored-rooms")
 	}
 	for _, pattern := range c.StoredRooms {
 		if _, err := path.Match(pattern, ""); err != nil {

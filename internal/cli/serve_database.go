@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/tidewire/tidewire/internal/ingestlog"
 	"github.com/tidewire/tidewire/internal/serve"
 	"github.com/tidewire/tidewire/migrate"
+	"github.com/tidewire/tidewire/stream"
 )
 
 // withDatabase opens the database and an engine on it, serves, and closes everything in the
@@ -104,6 +106,7 @@ func (c *serveCmd) openEngine(p *process, cfg postgres.Config, only gateway.Endp
 	}
 	cfg.Stores = only == gateway.All
 	cfg.Rooms = len(c.StoredRooms) > 0 && only != gateway.Ingest
+	cfg.RoomsKeep = stream.Retention{MaxAge: time.Duration(c.RoomHistory), MaxBytes: int64(c.RoomHistoryBytes)}
 	cfg.RoomBatchBytes = int(c.MaxInflightBytes) / 8
 	cfg.MaxOpenStreams = int(budget.ClientShare(c.memory) / 8 / postgres.OpenStreamBytes)
 	store, err := postgres.Open(p.ctx, cfg)

@@ -16,7 +16,8 @@ type Rooms interface {
 	Append(ctx context.Context, room string, as *RequestID, payload []byte, done func(position int64, duplicate bool, err error)) error
 	// After returns messages of a room after a position, up to upTo inclusive, in
 	// order: at most limit, and no more once they reach that many bytes. It
-	// returns none only if there are none.
+	// returns none only if there are none. After position 0 they begin with the oldest that is kept; after another one, a TooOldError says that messages
+	// after it were deleted, perhaps of this room.
 	After(ctx context.Context, room string, after, upTo int64, limit, bytes int) ([]RoomMessage, error)
 	// Start returns the position after which the last n messages of a room up to
 	// a position begin.
@@ -24,7 +25,7 @@ type Rooms interface {
 	// Head returns the position of the last message stored.
 	Head(ctx context.Context) (int64, error)
 	// Check returns a HistoryLostError if a failover has lost the message at a position, or the position is after the
-	// last one.
+	// last one; and a TooOldError as After does.
 	Check(ctx context.Context, position int64) error
 	// Follow calls receive with the messages of all rooms after a position, in order and without gap, soon after they were
 	// committed, by this server or another one. receive must not keep the messages, nor change them. Follow returns when ctx

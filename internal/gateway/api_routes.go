@@ -28,7 +28,7 @@ func routes() map[string]route {
 	all := map[string]route{
 		"GET /v1/nodes": {(*call).listNodes, func(*http.Request) need { return needMetrics }},
 	}
-	for _, some := range []map[string]route{streamRoutes(), queueRoutes(), deadRoutes(), eventRoutes(), scheduleRoutes(), accessRoutes()} {
+	for _, some := range []map[string]route{streamRoutes(), queueRoutes(), deadRoutes(), eventRoutes(), scheduleRoutes(), roomRoutes(), accessRoutes()} {
 		maps.Copy(all, some)
 	}
 	return all

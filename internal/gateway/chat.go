@@ -110,6 +110,7 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request) {
 		p = newParticipant(s.chats, c, s.cfg.DrainTimeout)
 		c.identity.changed = p.rightsChanged // called with p.mu held
 		c.identity.begin(true)
+		c.owner.users.add(c)
 		p.run()
 	})
 }

@@ -307,7 +307,7 @@ func TestStored_LostWhileCatchingUp(t *testing.T) {
 	expect(t, member, `{"type":"history_lost","room":"kept-1","last":1,"up_to":3}`)
 	close(let)
 	chat := func(n int) string {
-		return fmt.Sprintf(`{"type":"chat","room":"kept-1","text":"%d","id":%d,"position":%d}`, n, n, n)
+		return fmt.Sprintf(`{"type":"chat","room":"kept-1","text":"%d","position":%d}`, n, n)
 	}
 	expect(t, joiner, chat(1), chat(2), chat(3), `{"code":"history_lost","id":9,"last":1,"message":"the position is after the end, or a failover has lost it: discard what you have after last, and continue there","retryable":false,"type":"error"}`)
 }

@@ -182,7 +182,7 @@ func (s *storedRooms) storedOne(c ownChat) {
 	s.tell()
 }
 
-// notStored takes note of a chat of this server that is not stored.
+// notStored takes note of a chat of this server that is not stored, or was stored before.
 func (s *storedRooms) notStored() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -266,14 +266,19 @@ func (s *storedRooms) settled(ctx context.Context, position int64) bool {
 	return true
 }
 
-// publishForeign publishes a chat that another server has stored. The caller holds mu.
+// publishForeign publishes a chat that another server, or SQL, has stored. In a room that is not stored it is one of SQL: every server has it, and it has no
+// position that a join could name. The caller holds mu.
 func (s *storedRooms) publishForeign(m engine.RoomMessage) {
 	s.published = m.Position
-	if !s.hub.Has(m.Room) || !s.has(m.Room) {
+	if !s.hub.Has(m.Room) {
 		return
 	}
 	if !isChat(m.Payload) {
 		s.skip(m.Room, m.Position)
+		return
+	}
+	if !s.has(m.Room) {
+		s.hub.PublishHere(m.Room, websocket.OpText, m.Payload)
 		return
 	}
 	s.hub.Publish(m.Room, nil, websocket.OpText, appendPlaced(nil, m.Payload, m.Position))

@@ -35,7 +35,7 @@ func TestStored_AFailoverLosesChats(t *testing.T) {
 	joins(4, `{"history":0,"id":9,"position":4,"type":"ok"}`)
 	say(7)
 	joins(5, lost)
-	joins(4, `{"type":"chat","room":"kept-1","text":"7","id":7,"position":7}`, `{"history":1,"id":9,"position":7,"type":"ok"}`)
+	joins(4, `{"type":"chat","room":"kept-1","text":"7","position":7}`, `{"history":1,"id":9,"position":7,"type":"ok"}`)
 	send(t, outsider, `{"type":"ping","ts":1}`)
 	expect(t, outsider, `{"ts":1,"type":"pong"}`) // it got no notice
 }

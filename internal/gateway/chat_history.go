@@ -177,5 +177,5 @@ func (s *storedRooms) page(ctx context.Context, by asking, frames []byte, name s
 // the table.
 func isChat(payload []byte) bool {
 	msg, why := parseChat(payload)
-	return why == nil && msg.Type == "chat" && utf8.Valid(payload)
+	return why == nil && msg.Type == "chat" && !msg.Placed && utf8.Valid(payload)
 }

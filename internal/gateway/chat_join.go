@@ -156,7 +156,10 @@ func (p *participant) joinStored(ctx context.Context, msg chatMessage) (*room.Me
 	opts := room.JoinOptions{User: msg.User, DisconnectOnLag: msg.OnLag != "gap"}
 	m, count, upTo, err := p.server.stored.join(ctx, p, msg.room(), msg, opts)
 	lost, isLost := errors.AsType[*engine.HistoryLostError](err)
+	old, isOld := errors.AsType[*engine.TooOldError](err)
 	switch {
+	case isOld:
+		return nil, map[string]any{"oldest": old.Oldest}, engine.CodeTooOld
 	case isLost:
 		return nil, map[string]any{"last": lost.Last}, engine.CodeHistoryLost
 	case errors.Is(err, websocket.ErrSlowReader):

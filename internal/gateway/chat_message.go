@@ -23,8 +23,11 @@ type chatMessage struct {
 	Presence bool
 	After    *int64
 	History  int
-	// Placed: it has a position field, as the messages that a stored room sends.
-	Placed bool
+	// Placed and Timed: it has a position or time field, as the messages that a stored room sends.
+	Placed, Timed bool
+	// Client and Sequence name a chat in a stored room, so that it can be repeated. Ambiguous: one of them occurs twice, or in another spelling.
+	Client, Sequence json.RawMessage // parts of the payload
+	Ambiguous        bool
 }
 
 // parseChat parses one message. With a problem, the message still has its ID if
@@ -83,7 +86,8 @@ func (m *chatMessage) read(f *chatFields) *problem {
 			return malformed(one.name, "a string")
 		}
 	}
-	m.TS, m.Placed = f.ts, f.once[4] != nil
+	m.TS, m.Placed, m.Timed = f.ts, f.once[4] != nil, f.once[5] != nil
+	m.Client, m.Sequence, m.Ambiguous = f.client, f.sequence, f.ambiguous
 	m.Type, m.User, m.OnLag = text(kind), text(user), text(f.onLag)
 	if isString(room) {
 		name := text(room)

@@ -21,6 +21,7 @@ func FuzzParseChat(f *testing.F) {
 		`{"type":"chat","text":"","u\u017fer":"b"}`, "{\"type\":\"chat\",\"text\":\"\",\"po\u017fition\":1}", `{"position":1,"text":"\\"}`,
 		`{"a":[{"type":"x"},"]"],"b":{"type":{"}":"{"}},"type":"chat","text":"\"","te\u0078t":7}`, `{"type":"chat","text":"x","after":-1}`,
 		`{"type":"chat","text":"x","history":1e3}`, "{\"text\":\"\xff\",\"type\":\"chat\",\"user\":\"\xff\"}", `{"":0,"\"":"\\\"","type":"pong"} `,
+		`{"type":"chat","text":"x","client":"c","sequence":1}`, `{"client":null,"client":2,"type":"join"}`, `{"s\u0065quence":1,"time":null,"Time":1}`,
 	} {
 		f.Add([]byte(seed))
 	}
@@ -46,6 +47,7 @@ func parseSlowly(payload []byte) (m chatMessage, ok bool) {
 		return m, false
 	}
 	ok = true
+	ambiguous := false
 	values, forged := make(map[string]json.RawMessage), make(map[string]bool)
 	for dec.More() {
 		before := dec.InputOffset()
@@ -53,11 +55,14 @@ func parseSlowly(payload []byte) (m chatMessage, ok bool) {
 		spelled := strings.Trim(string(payload[before:dec.InputOffset()]), ", \t\r\n")
 		var value json.RawMessage
 		dec.Decode(&value)
-		for _, name := range []string{"type", "id", "room", "user", "position"} {
+		for _, name := range []string{"type", "id", "room", "user", "position", "time"} {
 			upToNUL, _, _ := strings.Cut(key.(string), "\x00")
 			if strings.EqualFold(upToNUL, name) && (spelled != `"`+name+`"` || values[name] != nil) {
 				forged[name], ok = true, false
 			}
+		}
+		if name := key.(string); name == "client" || name == "sequence" {
+			ambiguous = ambiguous || values[name] != nil || spelled != `"`+name+`"`
 		}
 		values[key.(string)] = value
 	}
@@ -82,7 +87,9 @@ func parseSlowly(payload []byte) (m chatMessage, ok bool) {
 			ok = false
 		}
 	}
-	read.Placed = values["position"] != nil
+	read.Placed, read.Timed = values["position"] != nil, values["time"] != nil
+	read.Client, read.Sequence, read.Ambiguous = values["client"], values["sequence"], ambiguous
+	ok = ok && (read.OnLag == "" || read.OnLag == "gap" || read.OnLag == "disconnect")
 	ok = ok && (read.Type != "chat" || hasText != nil) && read.History >= 0 && (read.After == nil || *read.After >= 0)
 	if !ok {
 		return m, false

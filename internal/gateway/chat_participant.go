@@ -220,7 +220,7 @@ func (p *participant) handle(m websocket.Message, now time.Time) {
 	}
 }
 
-// say publishes a chat as the unchanged bytes of its sender. A chat without a
+// say publishes a chat as the bytes of its sender, without the id. A chat without a
 // room goes to the public room, and makes its sender a member.
 func (p *participant) say(msg chatMessage, m websocket.Message, now time.Time) {
 	name := msg.room()
@@ -246,17 +246,21 @@ func (p *participant) say(msg chatMessage, m websocket.Message, now time.Time) {
 		return
 	}
 	p.server.messages.Add(1)
-	member.Publish(m.Op, m.Payload)
+	member.Publish(m.Op, withoutID(m.Payload))
 	p.ok(msg, nil)
 }
 
 // store publishes a chat after it is stored.
 func (p *participant) store(stored *storedRooms, member *room.Member, msg chatMessage, payload []byte) {
-	if msg.Placed { // members trust the one that the server adds
-		p.refuseFor(msg, malformed("position", "none: the server adds it"))
+	as, why := msg.requestID(p.conn.identity.caller.Load())
+	if why == nil {
+		why = msg.unstorable()
+	}
+	if why != nil {
+		p.refuseFor(msg, why)
 		return
 	}
-	if err := stored.append(p, member, msg.room(), msg, payload); err != nil {
+	if err := stored.append(p, member, msg, as, payload); err != nil {
 		p.notStored(msg, err)
 		return
 	}

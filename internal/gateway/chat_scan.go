@@ -7,13 +7,13 @@ import (
 	"unicode/utf8"
 )
 
-// A chat's bytes are published unchanged, and every member parses them with its
+// A chat's bytes are published as they were sent, and every member parses them with its
 // own JSON parser. Parsers differ: of two fields with the same name some take
 // the first and some the last, and some ignore case. So each field that members
 // trust must occur once and be spelled plainly, or the message is malformed.
 
 // guarded are these fields.
-var guarded = [...]string{"type", "id", "room", "user", "position"}
+var guarded = [...]string{"type", "id", "room", "user", "position", "time"}
 
 // chatFields are the raw values of a chat message's fields; nil if a field is
 // missing.
@@ -24,6 +24,9 @@ type chatFields struct {
 	forged [len(guarded)]bool
 
 	text, ts, onLag, presence, after, history []byte
+	// client and sequence, and whether one of them occurs twice or in another spelling. They are fields of the server in stored rooms only.
+	client, sequence []byte
+	ambiguous        bool
 }
 
 // scanChat finds the fields of a valid JSON object, which begins with its brace,
@@ -93,6 +96,7 @@ func (f *chatFields) noteUnusual(key, value []byte) {
 			return
 		}
 	}
+	f.ambiguous = f.ambiguous || name == "client" || name == "sequence"
 	f.noteOther([]byte(name), value)
 }
 
@@ -111,6 +115,12 @@ func (f *chatFields) noteOther(key, value []byte) {
 		f.after = value
 	case "history":
 		f.history = value
+	case "client":
+		f.ambiguous = f.ambiguous || f.client != nil
+		f.client = value
+	case "sequence":
+		f.ambiguous = f.ambiguous || f.sequence != nil
+		f.sequence = value
 	}
 }
 

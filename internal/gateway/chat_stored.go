@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/tidewire/tidewire/internal/engine"
 	"github.com/tidewire/tidewire/internal/room"
@@ -67,33 +68,45 @@ func (s *storedRooms) has(name string) bool {
 	})
 }
 
-// append stores a chat and, once it is committed, publishes and answers it.
-func (s *storedRooms) append(p *participant, member *room.Member, name string, msg chatMessage, payload []byte) error {
-	payload, id := bytes.Clone(payload), bytes.Clone(msg.ID)
+// append stores a chat and, once it is committed, publishes and answers it. A repeated one is answered only.
+func (s *storedRooms) append(p *participant, member *room.Member, msg chatMessage, as *engine.RequestID, payload []byte) error {
+	id := bytes.Clone(msg.ID)
 	p.pending.add()
-	answered := func(position int64, err error) {
+	err := s.put(s.work, msg.room(), member, as, payload, func(position int64, duplicate bool, err error) {
 		defer p.pending.done()
-		if err != nil {
+		switch {
+		case err != nil:
 			p.notStored(chatMessage{ID: id}, err)
-		} else {
+		case duplicate:
+			p.ok(chatMessage{ID: id}, map[string]any{"position": position, "duplicate": true})
+		default:
 			p.ok(chatMessage{ID: id}, map[string]any{"position": position})
 		}
 		if id != nil {
 			s.flusher.later(p.conn)
 		}
+	})
+	if err != nil {
+		p.pending.done()
 	}
+	return err
+}
+
+// put stores a chat and, once it is committed, publishes it to the members of its room except its sender, which may be nil, and calls answered. A
+// repeated chat is not published: it was when it was stored. If put returns an error, answered is not called. It must not block.
+func (s *storedRooms) put(ctx context.Context, name string, from *room.Member, as *engine.RequestID, payload []byte, answered func(position int64, duplicate bool, err error)) error {
+	payload = storedForm(payload, time.Now())
 	number := s.began()
-	err := s.store.Append(s.work, name, nil, payload, func(position int64, _ bool, err error) {
-		if err != nil {
+	err := s.store.Append(ctx, name, as, payload, func(position int64, duplicate bool, err error) {
+		if err != nil || duplicate {
 			s.notStored()
-			answered(0, err)
+			answered(position, duplicate, err)
 			return
 		}
-		s.storedOne(ownChat{position, name, member, payload, answered})
+		s.storedOne(ownChat{position, name, from, payload, func(position int64, err error) { answered(position, false, err) }})
 	})
 	if err != nil {
 		s.refused(number)
-		p.pending.done()
 	}
 	return err
 }

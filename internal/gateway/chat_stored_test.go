@@ -33,11 +33,13 @@ type memoryStore struct {
 
 	let chan struct{} // if not nil, reads end when it is closed
 
+	requests map[engine.RequestID]int64 // positions
+
 	widest, reads, mostReads int // largest requested page in bytes; reads; most concurrent reads
 }
 
 func newMemoryStore(t *testing.T) *memoryStore {
-	s := &memoryStore{wake: make(chan struct{}, 1)}
+	s := &memoryStore{wake: make(chan struct{}, 1), requests: make(map[engine.RequestID]int64)}
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() {
@@ -82,18 +84,26 @@ func (s *memoryStore) nudge() {
 	}
 }
 
-func (s *memoryStore) Append(_ context.Context, room string, _ *engine.RequestID, payload []byte, done func(int64, bool, error)) error {
+func (s *memoryStore) Append(_ context.Context, room string, as *engine.RequestID, payload []byte, done func(int64, bool, error)) error {
 	payload = append([]byte(nil), payload...)
 	s.mu.Lock()
 	s.waiting = append(s.waiting, func() {
 		s.mu.Lock()
 		err := s.fail
-		if err == nil {
-			s.rooms, s.stored = append(s.rooms, room), append(s.stored, payload)
+		var position int64
+		duplicate := false
+		if as != nil {
+			position, duplicate = s.requests[*as]
 		}
-		position := int64(len(s.stored))
+		if err == nil && !duplicate {
+			s.rooms, s.stored = append(s.rooms, room), append(s.stored, payload)
+			position = int64(len(s.stored))
+			if as != nil {
+				s.requests[*as] = position
+			}
+		}
 		s.mu.Unlock()
-		done(position, false, err)
+		done(position, duplicate, err)
 	})
 	s.mu.Unlock()
 	s.nudge()
@@ -252,7 +262,7 @@ func TestStored_AnswerAndDeliveryComeAfterTheCommit(t *testing.T) {
 	expect(t, bob, `{"ts":8,"type":"pong"}`)
 	store.hold(false)
 	expect(t, alice, `{"id":"a","position":1,"type":"ok"}`)
-	expect(t, bob, `{"type":"chat","room":"kept-1","text":"é","more":[1],"id":"a","position":1}`, `{"type":"chat","room":"kept-1","text":"2","position":2}`)
+	expect(t, bob, `{"type":"chat","room":"kept-1","text":"é","more":[1],"position":1}`, `{"type":"chat","room":"kept-1","text":"2","position":2}`)
 }
 
 func TestStored_HistoryAndResume(t *testing.T) {
@@ -266,7 +276,7 @@ func TestStored_HistoryAndResume(t *testing.T) {
 		expect(t, talker, fmt.Sprintf(`{"id":%d,"position":%d,"type":"ok"}`, n, n))
 	}
 	chat := func(n int) string {
-		return fmt.Sprintf(`{"type":"chat","room":"kept-%d","text":"%d","id":%d,"position":%d}`, 1+n%2, n, n, n)
+		return fmt.Sprintf(`{"type":"chat","room":"kept-%d","text":"%d","position":%d}`, 1+n%2, n, n)
 	}
 	for _, c := range []struct {
 		join string

@@ -20,6 +20,7 @@ type connections struct {
 	budget *budget.Budget
 	lanes  laneTotals
 	limits *limits.Registry
+	users  userConnections
 
 	mu      sync.Mutex
 	all     map[*connection]struct{}
@@ -42,6 +43,7 @@ type connection struct {
 	// identity is who the client is, and expired that its token is over.
 	identity identity
 	expired  atomic.Bool
+	reach    reach
 
 	// Of the limits: the client's address, what counts it, its rate (used by the reading goroutine; nil without one), and why it is ended.
 	address netip.Addr
@@ -129,6 +131,7 @@ func (s *slot) release() {
 	c := s.owner
 	s.uncount()
 	if s.conn != nil {
+		c.users.remove(s.conn)
 		c.lanes.closed(s.conn.Conn)
 		s.conn.memory.Close()
 	}

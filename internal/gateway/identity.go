@@ -235,6 +235,7 @@ func (i *identity) finish(c *auth.Caller, code websocket.StatusCode, reason stri
 // set makes the caller the connection's, and plans the notice of its end. There were that many changes before it was verified.
 func (i *identity) set(c *auth.Caller, at uint64) {
 	i.caller.Store(c)
+	i.conn.owner.users.named(i.conn)
 	missed, ok := i.changes.since(at)
 	if !ok {
 		i.finish(c, statusTokenOver, "the rights have changed: connect again")

@@ -16,6 +16,8 @@ type Nodes interface {
 	Name() string
 	// Exist returns which of these servers exist now, as far as is known. It costs little, whatever the names are.
 	Exist(ctx context.Context, names []string) (exist map[string]bool, err error)
+	// Heard returns the names of the other servers that have been heard lately.
+	Heard() []string
 	// Ask sends a question to another server, which answers it with Server.Answer.
 	Ask(ctx context.Context, node string, question []byte) (answer []byte, err error)
 	// List returns the servers of the cluster that are known, this one too.
@@ -143,6 +145,9 @@ func (a *api) settleAt(ctx context.Context, node string, key pullKey, how settle
 
 // Answer answers the question of another server of the cluster.
 func (s *Server) Answer(ctx context.Context, question []byte) []byte {
+	if answer, ok := s.answerOfRooms(question); ok {
+		return answer
+	}
 	var q settleQuestion
 	if s.api == nil || s.cfg.Engine.Queues == nil || json.Unmarshal(question, &q) != nil {
 		return nil // which the other server can't decode: it tells its client to try again

@@ -95,6 +95,7 @@ func (s *Server) session(w http.ResponseWriter, r *http.Request) {
 		defer sess.stopWork()
 		c.whenEvicted(sess.stopWork)
 		sess.hello()
+		c.owner.users.add(c)
 		sess.run()
 	})
 }

@@ -91,6 +91,63 @@ func (h *Hub) Publish(name string, from *Member, op websocket.Opcode, payload []
 	}
 }
 
+// Broadcast is Publish without a sender to the members on all nodes: also if there is no member on this node. Then the room exists here until
+// its Outlet has the message.
+func (h *Hub) Broadcast(name string, op websocket.Opcode, payload []byte) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	r := h.rooms[name]
+	begins := r == nil && h.cfg.Connect != nil
+	if begins {
+		r = h.open(name)
+	}
+	if r != nil {
+		r.publish(nil, op, payload)
+	}
+	if begins {
+		h.flushers.Go(r.run) // after the message: a room without members and messages ends at once
+	}
+}
+
+// PublishHere is Publish without a sender to the members on this node alone: those on other nodes get the message another way.
+func (h *Hub) PublishHere(name string, op websocket.Opcode, payload []byte) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch r := h.rooms[name]; {
+	case r == nil:
+	case r.outlet.to == nil:
+		r.publish(nil, op, payload)
+	default:
+		frame := websocket.AppendFrame(nil, op, payload)
+		r.bring(func(l *log) { l.append(frame) })
+	}
+}
+
+// Members returns how many connections are in the room of that name on this node, and the distinct names of their users: any maxNames of them, and
+// whether there are more. It visits all members.
+func (h *Hub) Members(name string) (names []string, truncated bool, count int) {
+	h.mu.Lock()
+	r := h.rooms[name]
+	h.mu.Unlock()
+	if r == nil {
+		return nil, false, 0
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	seen := make(map[string]bool)
+	for _, m := range r.members {
+		switch {
+		case m.user == "" || seen[m.user]:
+		case len(seen) == maxNames:
+			truncated = true
+		default:
+			seen[m.user] = true
+			names = append(names, m.user)
+		}
+	}
+	return names, truncated, len(r.members)
+}
+
 // PublishEach sends the members of each room the message that the function returns
 // for the room's name, if it is not nil.
 func (h *Hub) PublishEach(op websocket.Opcode, message func(room string) []byte) {

@@ -32,6 +32,8 @@ type Config struct {
 	Stores bool
 	// Rooms enables stored rooms. Defaults to false.
 	Rooms bool
+	// RoomsKeep is what stored rooms keep, all together: by age, and by bytes. Defaults to what was set before, which is everything at first.
+	RoomsKeep stream.Retention
 	// RoomBatchBytes is the largest size of one batch of chats, in bytes. Defaults to the
 	// default of stream.AppenderConfig.
 	RoomBatchBytes int
@@ -128,8 +130,13 @@ func (e *Engine) openRooms(ctx context.Context) error {
 	if e.head, err = log.Head(ctx); err != nil {
 		return err
 	}
+	if e.cfg.RoomsKeep != (stream.Retention{}) {
+		if err := log.SetRetention(ctx, e.cfg.RoomsKeep); err != nil {
+			return err
+		}
+	}
 	hub := newHub(e.cfg)
-	e.rooms = &rooms{log: log, hub: hub, logger: e.cfg.Log, appender: stream.NewAppender(e.cfg.Pool, log, stream.AppenderConfig{
+	e.rooms = &rooms{log: log, hub: hub, logger: e.cfg.Log, pool: e.cfg.Pool, retains: !e.cfg.Stores, appender: stream.NewAppender(e.cfg.Pool, log, stream.AppenderConfig{
 		MaxBatchBytes: e.cfg.RoomBatchBytes, Hub: hub, Writer: stream.WriterConfig{Log: e.cfg.Log},
 	})}
 	registerLosses(e.cfg.Metrics, "chats", hub.Lost)

@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"sync"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/tidewire/tidewire/internal/engine"
 	"github.com/tidewire/tidewire/stream"
 )
@@ -16,18 +18,23 @@ type rooms struct {
 	appender *stream.Appender
 	hub      *stream.Hub // of rooms alone: it reports which chats a failover has lost
 	logger   *slog.Logger
+	pool     *pgxpool.Pool
+	retains  bool // nothing else in the process deletes what streams do not keep
 }
 
 // run runs until ctx ends and everything accepted by then is written.
 func (s *rooms) run(ctx context.Context) {
 	reading, stopReading := context.WithCancel(context.WithoutCancel(ctx))
-	var hub sync.WaitGroup
-	hub.Go(func() { s.hub.Run(reading) })
+	var readers sync.WaitGroup
+	readers.Go(func() { s.hub.Run(reading) })
+	if s.retains {
+		readers.Go(func() { stream.NewRetentionWorker(s.pool, stream.RetentionWorkerConfig{Log: s.logger}).Run(reading) })
+	}
 	s.appender.Start()
 	<-ctx.Done()
 	s.appender.Stop()
 	stopReading()
-	hub.Wait()
+	readers.Wait()
 }
 
 func (s *rooms) Append(ctx context.Context, room string, as *engine.RequestID, payload []byte, done func(int64, bool, error)) error {
@@ -40,7 +47,26 @@ func (s *rooms) Append(ctx context.Context, room string, as *engine.RequestID, p
 }
 
 func (s *rooms) After(ctx context.Context, room string, after, upTo int64, limit, bytes int) ([]engine.RoomMessage, error) {
-	return stored(s.log.ReadKeyPage(ctx, room, after, upTo, limit, bytes))
+	page, err := stored(s.log.ReadKeyPage(ctx, room, after, upTo, limit, bytes))
+	if err == nil {
+		err = s.kept(ctx, after) // after the read: what was deleted before it counts
+	}
+	if err != nil {
+		return nil, err
+	}
+	return page, nil
+}
+
+// kept returns a TooOldError if messages after a position were deleted.
+func (s *rooms) kept(ctx context.Context, after int64) error {
+	if after == 0 {
+		return nil
+	}
+	oldest, err := s.log.Oldest(ctx)
+	if err == nil && after < oldest-1 {
+		return &engine.TooOldError{Oldest: oldest}
+	}
+	return engineError(err)
 }
 
 func (s *rooms) Start(ctx context.Context, room string, upTo int64, n int) (int64, error) {
@@ -54,7 +80,10 @@ func (s *rooms) Head(ctx context.Context) (int64, error) {
 }
 
 func (s *rooms) Check(ctx context.Context, position int64) error {
-	return engineError(s.log.Check(ctx, position))
+	if err := s.log.Check(ctx, position); err != nil {
+		return engineError(err)
+	}
+	return s.kept(ctx, position)
 }
 
 func (s *rooms) Follow(ctx context.Context, after int64, receive func([]engine.RoomMessage)) error {
