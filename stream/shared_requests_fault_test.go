@@ -31,7 +31,8 @@ func TestSharedRequests_RotateUnderLoad(t *testing.T) {
 			var calling, rotating sync.WaitGroup
 			over := make(chan struct{})
 			for i := range nStreams {
-				streams = append(streams, ensureNamed(t, db.Pool, fmt.Sprint("s", i), false))
+				one := ensureNamed(t, db.Pool, fmt.Sprint("s", i), false)
+				streams = append(streams, one)
 				for n, pool := range nodes {
 					a := run(t, pool, ensureNamed(t, pool, fmt.Sprint("s", i), false), stream.AppenderConfig{})
 					for c := range 2 {
@@ -48,7 +49,7 @@ func TestSharedRequests_RotateUnderLoad(t *testing.T) {
 									t.Errorf("%v again: %+v", again, got)
 								}
 								if i < 3 && n == 0 && c == 0 && sequence == int64(5+10*i) {
-									moveStream(t, pool, streams[i])
+									moveStream(t, pool, one)
 								}
 							}
 						})
