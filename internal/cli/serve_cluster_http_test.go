@@ -97,6 +97,17 @@ func TestCluster_ChatsByHTTP(t *testing.T) {
 	if got := next(); got != `{"type":"chat","room":"loose","text":"hello"}` {
 		t.Errorf("ann got %s", got)
 	}
+	for n := range 200 { // nobody is in the room at this server: it begins and ends there all the time
+		ask("POST", "/v1/rooms/loose/chats", fmt.Sprintf(`{"text":"%d"}`, n))
+		if n%20 == 0 {
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
+	for n := range 200 {
+		if got, want := next(), fmt.Sprintf(`{"type":"chat","room":"loose","text":"%d"}`, n); got != want {
+			t.Fatalf("ann got %s, want %s", got, want)
+		}
+	}
 	for _, want := range []string{`{"position":1}`, `{"position":1,"duplicate":true}`} {
 		if got := ask("POST", "/v1/rooms/kept/chats", `{"text":"kept"}`, "Idempotency-Key", "till:1"); got != want {
 			t.Errorf("the stored chat: %s, want %s", got, want)

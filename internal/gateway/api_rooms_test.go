@@ -289,3 +289,17 @@ func TestAPI_Notify(t *testing.T) {
 	all[1].Abort()
 	waitFor(t, func() bool { _, text := notify("ann", `{"message":{}}`); return text == `{"connections":3}` }, "an ended connection is counted")
 }
+
+// TestAnswer_MalformedQuestions of another server get no answer, and do no harm.
+func TestAnswer_MalformedQuestions(t *testing.T) {
+	t.Parallel()
+	_, server, _ := serveRooms(t, nil)
+	for _, question := range []string{"", "m", "u", "u\x00", "u\x05ann", "u\xff", "x", "{", "{}x"} {
+		if answer := server.Answer(t.Context(), []byte(question)); len(answer) > 0 {
+			t.Errorf("%q got %s", question, answer)
+		}
+	}
+	if answer := server.Answer(t.Context(), []byte("u\x03ann{}")); string(answer) != `{"connections":0}` {
+		t.Errorf("a message to nobody got %s", answer)
+	}
+}

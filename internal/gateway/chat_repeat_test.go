@@ -3,11 +3,13 @@ package gateway_test
 import (
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/tidewire/tidewire/internal/gateway"
+	"github.com/tidewire/tidewire/websocket"
 )
 
 // TestStored_Time: members get the time at which the server has taken a chat, the same while it comes and in the history.
@@ -121,4 +123,21 @@ func TestStored_RepeatsBelongToTheUser(t *testing.T) {
 		w.ask(chat, fmt.Sprintf(`{"id":2,"position":%d,"type":"ok"}`, n+1))
 		w.ask(chat, fmt.Sprintf(`{"duplicate":true,"id":2,"position":%d,"type":"ok"}`, n+1))
 	}
+}
+
+var storedTime = regexp.MustCompile(`,"time":"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"(,"position":\d+})$`)
+
+// untimed returns a message without the time that a stored room adds.
+func untimed(message []byte) string { return string(storedTime.ReplaceAll(message, []byte("$1"))) }
+
+// nextCode reads one message and returns its code.
+func nextCode(t *testing.T, c *websocket.Conn) string {
+	t.Helper()
+	c.SetReadDeadline(time.Now().Add(patience))
+	messages, err := c.Read()
+	var answer struct{ Code string }
+	if len(messages) != 1 || json.Unmarshal(messages[0].Payload, &answer) != nil {
+		t.Fatalf("%q, %v", messages, err)
+	}
+	return answer.Code
 }

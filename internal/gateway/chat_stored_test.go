@@ -401,18 +401,6 @@ func TestStored_ErrorsAreTold(t *testing.T) {
 	}
 }
 
-// nextCode reads one message and returns its code.
-func nextCode(t *testing.T, c *websocket.Conn) string {
-	t.Helper()
-	c.SetReadDeadline(time.Now().Add(patience))
-	messages, err := c.Read()
-	var answer struct{ Code string }
-	if len(messages) != 1 || json.Unmarshal(messages[0].Payload, &answer) != nil {
-		t.Fatalf("%q, %v", messages, err)
-	}
-	return answer.Code
-}
-
 // TestStored_CloseComesAfterTheAnswers: the Close frame comes after the
 // answers, regardless of which side closes.
 func TestStored_CloseComesAfterTheAnswers(t *testing.T) {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -44,11 +43,6 @@ func expect(t *testing.T, c *websocket.Conn, want ...string) {
 		t.Fatalf("got %q, want %q", got, want)
 	}
 }
-
-var storedTime = regexp.MustCompile(`,"time":"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"(,"position":\d+})$`)
-
-// untimed returns a message without the time that a stored room adds.
-func untimed(message []byte) string { return string(storedTime.ReplaceAll(message, []byte("$1"))) }
 
 func TestChat_ReachesTheOthersAsItWasSent(t *testing.T) {
 	t.Parallel()
