@@ -18,7 +18,7 @@ const (
 	cborSimple = 7
 )
 
-// What follows the major type, in the low five bits of the first byte.
+// The low five bits of the first byte, after the major type.
 const (
 	cborFalse      = 20
 	cborTrue       = 21
