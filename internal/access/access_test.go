@@ -144,7 +144,7 @@ func TestTokens_Revoked(t *testing.T) {
 	b.await("GET", readOrders, newer, "401 invalid_token")
 	for body, want := range map[string]string{
 		`{}`: "400 malformed", `{"jti":"1","user":"x"}`: "400 malformed", `{"jti":"1","before":5}`: "400 malformed", `{"user":"key:x"}`: "400 malformed",
-		`{"usr":"x"}`: "400 malformed", `{"jti":"` + strings.Repeat("x", 257) + `"}`: "400 malformed", `{"user":"a\u0000"}`: "400 invalid_name", `[]`: "400 malformed",
+		`{"usr":"x"}`: "400 unknown_field", `{"jti":"` + strings.Repeat("x", 257) + `"}`: "400 malformed", `{"user":"a\u0000"}`: "400 invalid_name", `[]`: "400 malformed",
 	} {
 		if got := a.http("POST", "/v1/tokens/revoke", body, admin); got != want {
 			t.Errorf("%.40s: %s, want %s", body, got, want)

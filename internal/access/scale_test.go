@@ -63,8 +63,9 @@ func TestKeys_RevokedWithDeliveriesOut(t *testing.T) {
 	}
 	n.await("GET", "/v1/queues", key, "401 invalid_token")
 	for i := 0; i < len(held); i += 97 {
-		body := fmt.Sprintf(`{"delivery":%q,"lease_ms":1000}`, held[i])
 		for kind, callers := range map[string][]string{"ack": {key, other}, "nack": {key, other}, "extend": {key, other}} {
+			lease := map[string]string{"extend": `,"lease_ms":1000`}[kind]
+			body := fmt.Sprintf(`{"delivery":%q%s}`, held[i], lease)
 			for c, want := range []string{"401 invalid_token", "409 lease_lost"} {
 				if got := n.http("POST", "/v1/queues/jobs/"+kind, body, callers[c]); got != want {
 					t.Fatalf("%s of delivery %d: %s, want %s", kind, i, got, want)
