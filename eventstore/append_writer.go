@@ -236,10 +236,14 @@ func (w *writer) answer(b batch, r result) {
 			c.answer(answer{err: w.store.refusal(r.positions[i], r.types[i])})
 			continue
 		}
+		if stored == 0 {
+			w.store.counts.batches.Add(1)
+		}
 		stored, last = stored+c.events, events
 		for _, k := range c.facts.keys {
 			w.store.frequency.of(k.hash).Add(1)
 		}
+		w.store.counts.events.Add(int64(c.events)) // before the answer: a caller sees its own append in Stats
 		c.answer(answer{first: r.head + int64(first) + 1})
 	}
 	for i, c := range b.checked {
@@ -253,8 +257,6 @@ func (w *writer) answer(b batch, r result) {
 		w.tail.recycle(b.segment)
 		return
 	}
-	w.store.counts.batches.Add(1)
-	w.store.counts.events.Add(int64(stored))
 	w.tail.extend(b.segment, r.head, basis{r.head + int64(events), w.id, w.number})
 	w.store.last.stored(r.head+int64(last), last)
 	w.store.hub.committed()
