@@ -29,7 +29,7 @@ func inDoubt(t *testing.T, wrote, rotated bool) {
 	begin := request{own: 1, lease: 200 * time.Millisecond, entries: []entry{{kind: kindLease, token: 1}}, claim: 10}
 	mustWrite(t, q, &n.state, begin, written)
 	n.token, n.deadline = 1, time.Now()
-	s := &settlement{item: &item{token: 1}, answer: make(chan error, 1)}
+	s := &settlement{item: &item{token: 1}, to: newOutcomes(1)}
 	s.item.Position = 3
 	b := &batch{settled: []*settlement{s}}
 	until := n.state.leases[1]
@@ -55,7 +55,7 @@ func inDoubt(t *testing.T, wrote, rotated bool) {
 	if err := n.heard(b, r, a, time.Now(), true); err != nil {
 		t.Fatal(err)
 	}
-	if err := <-s.answer; wrote != (err == nil) || !wrote && !errors.Is(err, ErrLeaseLost) {
+	if err := s.to.wait(t.Context())[0]; wrote != (err == nil) || !wrote && !errors.Is(err, ErrLeaseLost) {
 		t.Errorf("answered %v", err)
 	}
 	if n.token != 0 {
@@ -77,7 +77,7 @@ func TestHeard_EndInDoubt(t *testing.T) {
 			mustWrite(t, q, &n.state, request{}, written)
 			begin := request{own: 1, lease: n.cfg.Lease, entries: []entry{{kind: kindLease, token: 1}}}
 			mustWrite(t, q, &n.state, begin, written)
-			s := &settlement{item: &item{token: 1, deferred: true}, answer: make(chan error, 1)}
+			s := &settlement{item: &item{token: 1, deferred: true}, to: newOutcomes(1)}
 			s.item.Position = 3
 			n.deferred[3] = struct{}{}
 			if _, err := q.pool.Exec(t.Context(), `INSERT INTO tidewire.queue_side VALUES ($1, 3, now(), 1, 1, false, '')`, q.members[0].id); err != nil {
@@ -107,7 +107,7 @@ func TestHeard_EndInDoubt(t *testing.T) {
 			if err := n.heard(b, r, a, time.Now(), true); err != nil {
 				t.Fatal(err)
 			}
-			if err := <-s.answer; wrote != (err == nil) || !wrote && !errors.Is(err, ErrLeaseLost) {
+			if err := s.to.wait(t.Context())[0]; wrote != (err == nil) || !wrote && !errors.Is(err, ErrLeaseLost) {
 				t.Errorf("answered %v", err)
 			}
 			var left int

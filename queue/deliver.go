@@ -113,46 +113,33 @@ func cleanReason(reason string) string {
 // AckAll acknowledges many deliveries, which share commits, and returns once all
 // are answered. It returns the error of each, as Ack would.
 func AckAll(ctx context.Context, ds []*Delivery) []error {
-	answers, errs := make([]<-chan error, len(ds)), make([]error, len(ds))
+	if len(ds) == 0 {
+		return nil
+	}
+	o := newOutcomes(len(ds))
 	for i, d := range ds {
-		answers[i], errs[i] = d.begin(nil)
+		d.begin(nil, o, i)
 	}
-	for i, answer := range answers {
-		if errs[i] == nil {
-			errs[i] = await(ctx, answer)
-		}
-	}
-	return errs
+	return o.wait(ctx)
 }
 
 // settleWith records the outcome of the delivery, and waits until it is recorded.
 func (d *Delivery) settleWith(ctx context.Context, put *sidePut) error {
-	answer, err := d.begin(put)
-	if err != nil {
-		return err
-	}
-	return await(ctx, answer)
+	o := newOutcomes(1)
+	d.begin(put, o, 0)
+	return o.wait(ctx)[0]
 }
 
-func await(ctx context.Context, answer <-chan error) error {
-	select {
-	case err := <-answer:
-		return err
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-// begin adds the outcome of the delivery to the next write; the channel gets the result of that.
-func (d *Delivery) begin(put *sidePut) (<-chan error, error) {
+// begin adds the outcome of the delivery to the next write; the result of that is the i-th of o.
+func (d *Delivery) begin(put *sidePut, o *outcomes, i int) {
 	n := d.part
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if err := d.leave(); err != nil {
-		return nil, err
+		o.report(i, err)
+		return
 	}
-	answer := make(chan error, 1)
-	d.settle = settlement{item: d.item, put: put, answer: answer, part: n, consumer: d.consumer}
+	d.settle = settlement{item: d.item, put: put, to: o, at: i, part: n, consumer: d.consumer}
 	d.consumer.settling++
 	n.waiting++
 	n.nudged = true
@@ -160,7 +147,6 @@ func (d *Delivery) begin(put *sidePut) (<-chan error, error) {
 	// added earlier. Add never waits.
 	n.group.Add(context.Background(), 1, 0, func(b *batch) { b.settled = append(b.settled, &d.settle) })
 	pg.Signal(n.writeBackoff.off)
-	return answer, nil
 }
 
 // AckLater acknowledges the message and does not wait. The acknowledgement is

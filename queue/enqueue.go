@@ -126,12 +126,13 @@ func (p *Enqueuer) Enqueue(ctx context.Context, msgs ...Message) (Enqueued, erro
 	if err != nil {
 		return Enqueued{}, err
 	}
-	at, err := p.appender.Partition(to).Append(ctx, plain...)
+	at, err := p.appender.Partition(to).Append(ctx, plain.messages...)
+	plain.giveBack()
 	return p.answer(to, at, err)
 }
 
 // Submit is Enqueue that does not wait for the commit: it returns once the
-// messages are accepted, and waits while the gathering batch is full. If it
+// messages are accepted, does not keep msgs, and waits while the gathering batch is full. If it
 // returns nil, done is called once, with Enqueue's result or its error; otherwise done is not called. All calls for one priority
 // or partition, or for a queue without, come from one goroutine, in the order of
 // positions: done must be brief. Messages that are Unique need SubmitUnique.
@@ -140,15 +141,21 @@ func (p *Enqueuer) Submit(ctx context.Context, msgs []Message, done func(Enqueue
 	if err != nil {
 		return err
 	}
-	return enqueueError(p.appender.Partition(to).Submit(ctx, plain, func(at stream.Appended, err error) { done(p.answer(to, at, err)) }))
+	c := p.call(to, done)
+	err = p.appender.Partition(to).Submit(ctx, plain.messages, c.done)
+	plain.giveBack()
+	if err != nil { // then done is not called
+		c.recycle()
+	}
+	return enqueueError(err)
 }
 
 // inTurn returns the member for messages that may go to any: each in turn (round robin).
 func (p *Enqueuer) inTurn() int { return int(p.turn.Add(1) % uint32(len(p.queue.members))) }
 
-// prepare returns the messages as the stream stores them, and the index of the member that gets
-// them; elsewhere chooses it if any member is right.
-func (p *Enqueuer) prepare(msgs []Message, elsewhere func() int) (plain []stream.Message, to int, err error) {
+// prepare returns the messages as the stream stores them, to be given back, and the index of the
+// member that gets them; elsewhere chooses it if any member is right.
+func (p *Enqueuer) prepare(msgs []Message, elsewhere func() int) (plain *plainMessages, to int, err error) {
 	if p.unique.closed.Load() { // the appender may still accept messages: the unique ones
 		return nil, 0, ErrClosed
 	}

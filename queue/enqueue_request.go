@@ -28,7 +28,8 @@ func (p *Enqueuer) EnqueueAs(ctx context.Context, request stream.RequestID, msgs
 	if err != nil {
 		return Enqueued{}, err
 	}
-	at, err := p.appender.Partition(to).AppendAs(ctx, request, plain...)
+	at, err := p.appender.Partition(to).AppendAs(ctx, request, plain.messages...)
+	plain.giveBack()
 	return p.answer(to, at, err)
 }
 
@@ -39,13 +40,18 @@ func (p *Enqueuer) SubmitAs(ctx context.Context, request stream.RequestID, msgs 
 	if err != nil {
 		return err
 	}
-	answer := func(at stream.Appended, err error) { done(p.answer(to, at, err)) }
-	return enqueueError(p.appender.Partition(to).SubmitAs(ctx, request, plain, answer))
+	c := p.call(to, done)
+	err = p.appender.Partition(to).SubmitAs(ctx, request, plain.messages, c.done)
+	plain.giveBack()
+	if err != nil { // then done is not called
+		c.recycle()
+	}
+	return enqueueError(err)
 }
 
 // prepareAs is prepare for a request. The member depends on nothing but the request, so that a repetition finds
 // the first call.
-func (p *Enqueuer) prepareAs(request stream.RequestID, msgs []Message) (plain []stream.Message, to int, err error) {
+func (p *Enqueuer) prepareAs(request stream.RequestID, msgs []Message) (plain *plainMessages, to int, err error) {
 	if strings.HasPrefix(request.Client, uniquePrefix) {
 		return nil, 0, fmt.Errorf("%w client: it begins with %q, which names the requests of unique messages", ErrInvalid, uniquePrefix)
 	}

@@ -49,7 +49,8 @@ func (q *Queue) EnqueueTx(ctx context.Context, tx pgx.Tx, msgs ...Message) error
 		}
 		plain, err := withDues(some)
 		if err == nil {
-			err = q.members[i].stream.AppendTx(ctx, tx, plain...)
+			err = q.members[i].stream.AppendTx(ctx, tx, plain.messages...)
+			plain.giveBack()
 		}
 		if err != nil {
 			return enqueueError(err)

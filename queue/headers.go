@@ -14,12 +14,13 @@ import (
 // it.
 const DueHeader = "tidewire_due"
 
-// withDues returns the messages as the stream stores them.
-func withDues(msgs []Message) ([]stream.Message, error) {
-	plain := make([]stream.Message, len(msgs))
-	for i, m := range msgs {
+// withDues returns the messages as the stream stores them, to be given back.
+func withDues(msgs []Message) (*plainMessages, error) {
+	plain := lendPlain(len(msgs))
+	for i := range msgs {
 		var err error
-		if plain[i], err = m.withDue(); err != nil {
+		if plain.messages[i], err = msgs[i].withDue(); err != nil {
+			plain.giveBack()
 			return nil, err
 		}
 	}

@@ -15,9 +15,10 @@ type batch struct {
 
 // settlement is the outcome of one message.
 type settlement struct {
-	item   *item
-	put    *sidePut   // how it is deferred; nil: it is done
-	answer chan error // nil: no caller waits
+	item *item
+	put  *sidePut  // how it is deferred; nil: it is done
+	to   *outcomes // nil: no caller waits
+	at   int       // which of the outcomes
 	// consumer whose credit it uses until it is answered, and the part it came
 	// from; both may be nil.
 	consumer *Consumer
@@ -108,7 +109,7 @@ func (s *settlement) resolve(err error) {
 		s.consumer.settledAt = time.Now()
 		s.consumer = nil
 	}
-	if s.answer != nil {
-		s.answer <- err // has a slot
+	if s.to != nil {
+		s.to.report(s.at, err)
 	}
 }

@@ -147,7 +147,7 @@ func (s *Stream) readKey(ctx context.Context, key string, after, upTo int64, lim
 	if err != nil {
 		return nil, s.explain("read", err)
 	}
-	all, err := pgx.CollectRows(rows, scanMessage)
+	all, err := pgx.CollectRows(rows, newMessageScanner().scan)
 	if err != nil {
 		return nil, s.explain("read", err)
 	}
@@ -195,11 +195,6 @@ func (s *Stream) through(pool *pgxpool.Pool) *Stream {
 	other := *s
 	other.pool = pool
 	return &other
-}
-
-func scanMessage(row pgx.CollectableRow) (m Message, err error) {
-	err = row.Scan(&m.Position, &m.Key, (*[]byte)(&m.Headers), &m.Payload, &m.Time)
-	return m, err
 }
 
 // explain adds the operation and the stream's name to err, and maps a missing table

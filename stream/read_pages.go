@@ -56,8 +56,9 @@ func (s *Stream) ReadKeyPage(ctx context.Context, key string, after, upTo int64,
 	}
 	defer rows.Close()
 	var all []Message
+	scanner := newMessageScanner()
 	for held := 0; rows.Next(); {
-		m, err := scanMessage(rows)
+		m, err := scanner.scan(rows)
 		if err != nil {
 			return nil, s.explain("read", err)
 		}

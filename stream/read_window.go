@@ -60,8 +60,9 @@ func (w *window) ended() bool { return w.to >= w.reserved }
 func (w *window) collect(rows pgx.Rows, want func(*Message) bool) (all []Message, err error) {
 	defer rows.Close()
 	oldest, wanted := int64(0), true // oldest stays 0 if the stream does not exist
+	scanner := newMessageScanner()
 	for rows.Next() {
-		m, err := scanMessage(rows)
+		m, err := scanner.scan(rows)
 		if err != nil {
 			return nil, err
 		}

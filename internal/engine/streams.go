@@ -41,8 +41,8 @@ type Place struct {
 
 // Streams are named logs. A ctx bounds only the call it is passed to.
 type Streams interface {
-	// Publish accepts messages, whose memory it may keep, and waits while the store is
-	// at its limit. If it returns nil it calls done once: after the commit with the
+	// Publish accepts messages, whose payloads, keys and headers it may keep, but not the slice, and waits while the
+	// store is at its limit. If it returns nil it calls done once: after the commit with the
 	// place of the first, the others following without a gap, or with why none is
 	// stored. done is brief and may be called before Publish returns. Messages that one
 	// caller publishes to a stream are stored in the order of its calls, in each

@@ -147,7 +147,7 @@ func (c *call) messages(fields wire.Fields) ([]engine.Message, bool) {
 		if !c.readJSON(false, fields) {
 			return nil, false
 		}
-		messages, why := c.body.messages()
+		messages, why := c.body.messages(new([1]engine.Message))
 		if why != nil {
 			c.refuseFor(why)
 			return nil, false
@@ -187,7 +187,7 @@ func (c *call) store(messages []engine.Message, store func(done func(engine.Plac
 		if !r.first.Duplicate {
 			c.api.server.sessions.stored.Add(uint64(len(messages)))
 		}
-		c.answer(stored(r.first, len(messages)))
+		c.answer(stored(&r.first, len(messages)))
 	case <-c.ctx.Done():
 		c.fail(errors.Join(engine.ErrOutcomeUnknown, c.ctx.Err()), engine.CodeUnknownOutcome)
 	}

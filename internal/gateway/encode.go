@@ -92,8 +92,9 @@ type reply struct {
 }
 
 // stored is the answer to a request that stored messages, with their number unless
-// count is 0. A repeated request gets the number that the first one stored.
-func stored(first engine.Place, count int) reply {
+// count is 0. A repeated request gets the number that the first one stored. The reply
+// refers to first.
+func stored(first *engine.Place, count int) reply {
 	if first.Duplicate && (count > 0 || first.Count > 1) {
 		count = first.Count
 	}

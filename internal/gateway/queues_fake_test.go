@@ -2,6 +2,7 @@ package gateway_test
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -67,6 +68,7 @@ func (f *fakeQueues) change(do func()) {
 }
 
 func (f *fakeQueues) Enqueue(_ context.Context, queue string, _ *engine.RequestID, messages []engine.Message, opts engine.EnqueueOptions, done func(engine.Place, error)) error {
+	messages = slices.Clone(messages) // the caller keeps the slice
 	f.later(func() {
 		var first int64
 		var err error

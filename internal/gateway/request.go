@@ -136,14 +136,15 @@ func validName(name string) bool {
 // that name.
 func usable(name string) bool { return validName(name) && !engine.Reserved(name) }
 
-// messages returns the messages that a request stores, one or many.
-func (r *request) messages() ([]engine.Message, *problem) {
+// messages returns the messages that a request stores, many or one, which is then in one.
+func (r *request) messages(one *[1]engine.Message) ([]engine.Message, *problem) {
 	switch {
 	case !r.Has(wire.FieldMessages):
 		if err := wire.CheckPayload(r.Given); err != nil {
 			return nil, unreadable(err)
 		}
-		return []engine.Message{r.One}, nil
+		one[0] = r.One
+		return one[:], nil
 	case len(r.Messages) == 0:
 		return nil, malformed("messages", fmt.Sprintf("1 to %d messages", maxBatch))
 	case r.Has(wire.FieldPayload) || r.Has(wire.FieldPayloadBase64):

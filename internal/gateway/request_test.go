@@ -40,7 +40,7 @@ func FuzzParseRequest(f *testing.F) {
 			}
 			return
 		}
-		messages, why := r.messages()
+		messages, why := r.messages(new([1]engine.Message))
 		if (len(messages) == 0) != (why != nil) || len(messages) > maxBatch || why != nil && why.message() == "" {
 			t.Fatalf("%d messages and %v", len(messages), why)
 		}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tidewire/tidewire/internal/budget"
+	"github.com/tidewire/tidewire/internal/engine"
 	"github.com/tidewire/tidewire/internal/wire"
 	"github.com/tidewire/tidewire/websocket"
 )
@@ -44,12 +45,13 @@ type session struct {
 	server  *sessions
 	conn    *connection
 	chat    *participant
-	heart   heartbeat    // used by the reading goroutine
-	decoder wire.Decoder // used by the reading goroutine
-	size    int          // size of the current message in bytes; used by the reading goroutine
-	granted granted      // the last request that was granted; used by the reading goroutine
-	slow    atomic.Bool  // the peer reads nothing: reading is to end
-	gone    atomic.Bool  // the peer takes no answers: read-only requests need not begin
+	heart   heartbeat         // used by the reading goroutine
+	decoder wire.Decoder      // used by the reading goroutine
+	size    int               // size of the current message in bytes; used by the reading goroutine
+	granted granted           // the last request that was granted; used by the reading goroutine
+	one     [1]engine.Message // memory for the message of a request that has one; used by the reading goroutine
+	slow    atomic.Bool       // the peer reads nothing: reading is to end
+	gone    atomic.Bool       // the peer takes no answers: read-only requests need not begin
 
 	// pending counts requests that a store answers, and running those with a
 	// goroutine, at most as many as slots. The session waits for both before it

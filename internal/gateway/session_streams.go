@@ -24,7 +24,8 @@ func (s *session) publish(r *request) {
 // submit stores a request's messages in an engine, and answers after the commit. It waits while the engine is at
 // its limit, and nothing more is read: this is the back-pressure on a client that is too fast.
 func (s *session) submit(r *request, name string, served bool, store func([]engine.Message, func(engine.Place, error)) error) {
-	messages, why := r.messages()
+	messages, why := r.messages(&s.one)
+	defer func() { s.one[0] = engine.Message{} }() // its payload may be large
 	switch {
 	case !served:
 		why = because(codeNotServed)
@@ -35,30 +36,12 @@ func (s *session) submit(r *request, name string, served bool, store func([]engi
 		s.refuseFor(r.asked(), why)
 		return
 	}
-	count := 0 // sent if the request has a list of messages
-	if r.Has(wire.FieldMessages) {
-		count = len(messages)
-	}
-	n := uint64(len(messages))
-	by := r.asked() // keeps only this of the request
+	a := s.storing(r, len(messages))
 	s.pending.add()
-	err := store(messages, func(first engine.Place, err error) {
-		defer s.pending.done()
-		if err != nil {
-			s.fail(by, err, codeNotStored)
-		} else {
-			if !first.Duplicate {
-				s.server.stored.Add(n)
-			}
-			s.ok(by, stored(first, count))
-		}
-		if by.ID != nil {
-			s.server.flusher.later(s.conn)
-		}
-	})
-	if err != nil {
+	if err := store(messages, a.done); err != nil { // then done is not called
 		s.pending.done()
 		s.fail(r.asked(), err, codeNotStored)
+		a.recycle()
 	}
 }
 

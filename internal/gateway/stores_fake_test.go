@@ -132,6 +132,7 @@ func (f *fakeStreams) Publish(_ context.Context, stream string, as *engine.Reque
 	if !known {
 		return engine.ErrNotFound
 	}
+	messages = slices.Clone(messages) // the caller keeps the slice
 	f.later(func() {
 		at := engine.Place{Partition: -1}
 		var err error

@@ -141,7 +141,9 @@ func (s *queues) Enqueue(ctx context.Context, name string, as *engine.RequestID,
 	if err := o.checkPriority(opts.Priority); err != nil {
 		return err
 	}
-	out := make([]queue.Message, len(messages))
+	lent := queueMessages.lend(len(messages))
+	defer queueMessages.giveBack(lent)
+	out := *lent
 	for i := range messages {
 		out[i] = queueMessage(&messages[i], opts)
 	}
@@ -191,19 +193,11 @@ func (s *queues) EnqueueUnique(ctx context.Context, name string, m engine.Messag
 // submit submits messages to the queue, and passes the result to done.
 func (s *queues) submit(o *openQueue, done func(engine.Place, error), submit func(done func(queue.Enqueued, error)) error) error {
 	o.progress.begin()
-	err := submit(func(at queue.Enqueued, err error) {
-		o.progress.end()
-		if errors.Is(err, queue.ErrNotFound) {
-			s.end(o)
-		}
-		place := engine.Place{Partition: -1, Position: at.First, Count: at.Count, Duplicate: at.Duplicate}
-		if errors.Is(err, queue.ErrDuplicate) {
-			err = nil
-		}
-		done(place, engineError(err))
-	})
+	e := s.enqueuing(o, done)
+	err := submit(e.done)
 	if err != nil { // then done is not called
 		o.progress.end()
+		e.recycle()
 	}
 	if errors.Is(err, queue.ErrClosed) && o.dropped.Load() { // it was dropped after the look-up
 		err = queue.ErrNotFound

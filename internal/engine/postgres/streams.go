@@ -152,8 +152,11 @@ func (s *streams) lookup(ctx context.Context, name string) (*openStream, error) 
 
 // Publish implements engine.Streams.
 func (s *streams) Publish(ctx context.Context, name string, as *engine.RequestID, messages []engine.Message, done func(engine.Place, error)) error {
-	out := make([]stream.Message, len(messages))
-	for i, m := range messages {
+	lent := streamMessages.lend(len(messages))
+	defer streamMessages.giveBack(lent)
+	out := *lent
+	for i := range messages {
+		m := &messages[i]
 		out[i] = stream.Message{Key: m.Key, Headers: m.Headers, Payload: m.Payload}
 	}
 	for {
@@ -171,30 +174,17 @@ func (s *streams) Publish(ctx context.Context, name string, as *engine.RequestID
 // submit submits messages to an open stream; the answer goes to done.
 func (s *streams) submit(ctx context.Context, o *openStream, as *engine.RequestID, out []stream.Message, done func(engine.Place, error)) (err error) {
 	o.progress.begin()
-	answer := func(at stream.Appended, err error) {
-		s.published(o, engine.Place{Partition: at.Partition, Position: at.First, Count: at.Count(), Duplicate: at.Duplicate}, err, done)
-	}
+	p := s.publishing(o, done)
 	if as != nil {
-		err = o.appender.SubmitAs(ctx, stream.RequestID{Client: as.Client, Sequence: as.Sequence}, out, answer)
+		err = o.appender.SubmitAs(ctx, stream.RequestID{Client: as.Client, Sequence: as.Sequence}, out, p.done)
 	} else {
-		err = o.appender.Submit(ctx, out, answer)
+		err = o.appender.Submit(ctx, out, p.done)
 	}
-	if err != nil { // then published is not called
+	if err != nil { // then done is not called
 		o.progress.end()
+		p.recycle()
 	}
 	return err
-}
-
-// published answers a call of Publish.
-func (s *streams) published(o *openStream, at engine.Place, err error, done func(engine.Place, error)) {
-	o.progress.end()
-	if errors.Is(err, stream.ErrNotFound) {
-		s.forget(o)
-	}
-	if o.Partitions() == 0 {
-		at.Partition = -1
-	}
-	done(at, engineError(err))
 }
 
 // Subscribe implements engine.Streams.
