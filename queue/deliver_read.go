@@ -299,7 +299,8 @@ func (n *shardNode) arrive(it *item) {
 	case n.keeps(it):
 		it.rest = time.Now().Add(due.Sub(now))
 	default:
-		put := &sidePut{Position: it.Position, Due: &due, Attempts: it.attempts, Fresh: true}
+		later := due // only a deferred message allocates its due time
+		put := &sidePut{Position: it.Position, Due: &later, Attempts: it.attempts, Fresh: true}
 		n.pending.settled = append(n.pending.settled, &settlement{item: it, put: put})
 		n.later(n.cfg.LaterEvery)
 		return

@@ -111,7 +111,6 @@ func (c *Conn) inTurn(ctx context.Context, send func() error) error {
 		return ctx.Err()
 	}
 	defer func() { <-b.turn }()
-	defer context.AfterFunc(ctx, c.nudge)()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.stats.BulkWait += time.Since(start)
@@ -227,7 +226,7 @@ func (c *Conn) writeFragments(ctx context.Context, op Opcode, payload []byte) er
 func (c *Conn) awaitChunk(ctx context.Context, n int) error {
 	c.flush()
 	b := c.bulk
-	return c.await(func() (bool, error) {
+	return c.await(ctx, func() (bool, error) {
 		if c.closeSent || c.err != nil {
 			return false, c.refusal()
 		}
@@ -272,7 +271,7 @@ func (c *Conn) giveUp() {
 // of the message that reading has stopped, so that no pong would arrive. c.mu
 // is held, and the caller owns c.writing.
 func (c *Conn) awaitCredit(n int) error {
-	return c.await(func() (bool, error) {
+	return c.await(context.Background(), func() (bool, error) {
 		if c.err != nil {
 			return false, c.err
 		}
@@ -280,9 +279,10 @@ func (c *Conn) awaitCredit(n int) error {
 	})
 }
 
-// await waits until ready returns true or an error. It fails with ErrSlowReader
-// when the peer makes no progress for WriteTimeout. c.mu is held.
-func (c *Conn) await(ready func() (bool, error)) error {
+// await waits until ready returns true or an error. It calls ready again when ctx
+// ends. It fails with ErrSlowReader when the peer makes no progress for WriteTimeout.
+// c.mu is held.
+func (c *Conn) await(ctx context.Context, ready func() (bool, error)) error {
 	start := time.Now()
 	var timer *time.Timer
 	for {
@@ -300,6 +300,7 @@ func (c *Conn) await(ready func() (bool, error)) error {
 			return ErrSlowReader
 		case timer == nil:
 			timer = time.AfterFunc(left, c.nudge)
+			defer context.AfterFunc(ctx, c.nudge)() // only a message that waits pays for it
 		default:
 			timer.Reset(left)
 		}
