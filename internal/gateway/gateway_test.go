@@ -16,7 +16,6 @@ import (
 	"testing"
 	"time"
 
-
 	"github.com/tidewire/tidewire/internal/engine"
 	"github.com/tidewire/tidewire/internal/gateway"
 	"github.com/tidewire/tidewire/internal/pgtest"

@@ -155,12 +155,12 @@ type crew struct {
 // shares is a member of a group.
 type shares struct {
 	*wire
-	name   string
-	crew   *crew
-	owned  map[int]int64 // the positions after which the next message comes, by partition
-	asked  int
-	got    []at
-	fenced int
+	name             string
+	crew             *crew
+	owned            map[int]int64 // the positions after which the next message comes, by partition
+	asked            int           // commits
+	answered, fenced int           // of these
+	got              []at
 }
 
 // joins connects as a member of group g of stream s. more are further fields.
@@ -210,7 +210,10 @@ func (m *shares) step(commit bool) pushed {
 		if commit {
 			m.commit(p.partition(), p.Position)
 		}
+	case "ok":
+		m.answered++
 	case "error":
+		m.answered++
 		if p.Code != "fenced" {
 			m.t.Fatalf("%s: %s", m.name, line)
 		}
@@ -240,6 +243,24 @@ func (m *shares) await(wants func(pushed) bool) pushed {
 	for {
 		if p := m.step(false); wants(p) {
 			return p
+		}
+	}
+}
+
+// ends reads until the subscription ends with an error.
+func (m *shares) ends(code string) {
+	m.t.Helper()
+	for {
+		var p pushed
+		line := m.next()
+		if err := json.Unmarshal([]byte(line), &p); err != nil {
+			m.t.Fatalf("%s: %v", line, err)
+		}
+		if p.Type == "error" {
+			if p.Code != code || p.Subscription != "s" {
+				m.t.Fatalf("%s, want %s", line, code)
+			}
+			return
 		}
 	}
 }
