@@ -22,8 +22,7 @@ func TestShare_Filter(t *testing.T) {
 	heads := one.heads(t, 2)
 	all := newCrew()
 	a := all.joins(t, "a", connect(t, one.addr), `,"keys":["k1","k4","none"],"credits":12`)
-	a.owns(2)
-	a.until(true, func() bool { return a.reached(heads) })
+	a.until(true, func() bool { return len(a.owned) == 2 && a.reached(heads) })
 	if len(a.got) != 12 || len(all.payloads) != 12 {
 		t.Errorf("%d messages, %v", len(a.got), all.payloads)
 	}

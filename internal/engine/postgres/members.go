@@ -64,6 +64,13 @@ func (s *streams) Join(ctx context.Context, name, group string) (engine.Membersh
 	return m, nil
 }
 
+// awaitFollowers waits for the users of the hub. After work has ended, no member begins.
+func (s *streams) awaitFollowers() {
+	s.joining.Lock()
+	defer s.joining.Unlock()
+	s.followers.Wait()
+}
+
 // run is a member until it leaves.
 func (m *member) run(ctx context.Context) {
 	err := m.share.Run(ctx)

@@ -115,9 +115,7 @@ func (s *streams) run(ctx context.Context) {
 		s.end(o)
 	}
 	s.running.Wait()
-	s.joining.Lock() // no member begins after that
-	s.joining.Unlock()
-	s.followers.Wait()
+	s.awaitFollowers()
 	stopReading()
 	readers.Wait()
 }
