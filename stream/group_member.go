@@ -33,6 +33,11 @@ type MemberConfig struct {
 	// is not interrupted when the partition is revoked, or when Run's ctx ends: it has
 	// to return soon.
 	Handle func(ctx context.Context, o *Assignment, page []Message) error
+	// Own, in place of Handle, is called for each partition that this member comes to own, in a separate
+	// goroutine, and reads and commits by itself: see Owned. When it returns nil, the partition is released; an
+	// error ends Run with that error. ctx ends when the partition is revoked or lost, and when Run's ctx ends: Own
+	// has to return soon then. The messages that it has not committed go to the next owner.
+	Own func(ctx context.Context, p *Owned) error
 	// Log receives a line when Handle has failed, or a partition is parked, and
 	// those of a Coordinator. Defaults to none.
 	Log *slog.Logger
@@ -62,8 +67,8 @@ type Member struct {
 //
 // Errors: those of Open.
 func (gs *Groups) Join(ctx context.Context, h *Hub, s *Stream, group string, cfg MemberConfig) (*Member, error) {
-	if cfg.Handle == nil {
-		return nil, fmt.Errorf("%w member: want Handle", ErrInvalid)
+	if (cfg.Handle == nil) == (cfg.Own == nil) {
+		return nil, fmt.Errorf("%w member: want either Handle or Own", ErrInvalid)
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -126,7 +131,7 @@ func (m *Member) own(ctx context.Context, o *Assignment) {
 		case <-reading.Done():
 		}
 	})
-	err := m.consumeOrPark(ctx, reading, o)
+	err := m.work(ctx, reading, o)
 	stop()
 	watching.Wait()
 	if err == nil {
@@ -138,6 +143,21 @@ func (m *Member) own(ctx context.Context, o *Assignment) {
 		m.err = err
 	}
 	m.cancel()
+}
+
+// work reads the partition until reading ends, or fails.
+func (m *Member) work(ctx, reading context.Context, o *Assignment) error {
+	if m.cfg.Own == nil {
+		return m.consumeOrPark(ctx, reading, o)
+	}
+	g, err := m.openGroup(reading, o.Number)
+	if err == nil {
+		err = m.cfg.Own(reading, &Owned{Assignment: o, group: g, hub: m.hub})
+	}
+	if reading.Err() != nil {
+		return nil
+	}
+	return err
 }
 
 // consumeOrPark is consume, but it keeps a partition whose next messages are

@@ -83,7 +83,7 @@ func (f *feed) look(after int64, epoch uint64) view {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	v := view{epoch: f.epoch.number}
-	sound := epoch == f.epoch.number || f.vouches(after)
+	sound := f.isSound(after, epoch)
 	switch {
 	case f.err != nil:
 		return view{err: f.err}
@@ -95,7 +95,7 @@ func (f *feed) look(after int64, epoch uint64) view {
 	case after < f.tail.to:
 		v.page = f.tail.after(after, f.cfg.PageMessages, f.cfg.PageBytes)
 		return v
-	case sound && (f.leading || f.checked.hints == f.hints && after >= f.checked.after):
+	case f.waits(after, sound):
 		v.wait = f.changed
 		f.waking.waiting++
 		return v

@@ -54,30 +54,39 @@ func (s *Subscription) NextUpTo(ctx context.Context, most int) ([]Message, error
 		if err := s.over(ctx); err != nil {
 			return nil, err
 		}
-		page, err := s.step(ctx, most)
-		if old, ok := errors.AsType[*TooOldError](err); ok && s.adrift {
-			s.after.Store(old.Oldest - 1)
-			continue
-		}
-		if lost, ok := errors.AsType[*HistoryLostError](err); ok && s.floats {
-			s.after.Store(lost.Last)
-			continue
-		} else if ok && s.had {
-			s.feed.foundLost(s.after.Load(), lost.Last)
-		}
-		if err != nil {
-			if over := s.over(ctx); over != nil {
-				return nil, over
-			}
-			return nil, err
-		}
-		if len(page) > 0 {
-			s.adrift, s.floats, s.had = false, false, true
-			page = page[:min(len(page), most)]
-			s.after.Store(page[len(page)-1].Position)
-			return page, nil
+		if page, err := s.once(ctx, most, true); err != nil || len(page) > 0 {
+			return page, err
 		}
 	}
+}
+
+// once is one step of Next: it returns messages or an error, or neither if there is one more step to do. If
+// waits is false, it never waits for messages.
+func (s *Subscription) once(ctx context.Context, most int, waits bool) ([]Message, error) {
+	page, err := s.step(ctx, most, waits)
+	if old, ok := errors.AsType[*TooOldError](err); ok && s.adrift {
+		s.after.Store(old.Oldest - 1)
+		return nil, nil
+	}
+	if lost, ok := errors.AsType[*HistoryLostError](err); ok && s.floats {
+		s.after.Store(lost.Last)
+		return nil, nil
+	} else if ok && s.had {
+		s.feed.foundLost(s.after.Load(), lost.Last)
+	}
+	if err != nil {
+		if over := s.over(ctx); over != nil {
+			return nil, over
+		}
+		return nil, err
+	}
+	if len(page) == 0 {
+		return nil, nil
+	}
+	s.adrift, s.floats, s.had = false, false, true
+	page = page[:min(len(page), most)]
+	s.after.Store(page[len(page)-1].Position)
+	return page, nil
 }
 
 // over returns why Next has to end, or nil.
@@ -89,12 +98,15 @@ func (s *Subscription) over(ctx context.Context) error {
 }
 
 // step looks once for messages, or waits until there may be some.
-func (s *Subscription) step(ctx context.Context, most int) ([]Message, error) {
+func (s *Subscription) step(ctx context.Context, most int, waits bool) ([]Message, error) {
 	after := s.after.Load()
 	v := s.feed.look(after, s.epoch)
 	if len(v.page) > 0 || v.err != nil {
 		s.epoch = v.epoch
 		return v.page, v.err
+	}
+	if v.wait != nil && !waits {
+		return nil, nil
 	}
 	if v.wait != nil {
 		select {

@@ -53,6 +53,8 @@ var (
 	ErrHistoryLost = newError(CodeHistoryLost, "the position is after the end, or a failover has lost it: discard what you have after last, and continue there")
 	// ErrLeaseLost: the caller no longer holds the lease of the delivery.
 	ErrLeaseLost = newError(CodeLeaseLost, "the leases of some deliveries have ended: see lost")
+	// ErrFenced: the caller does not own the partition, or no longer.
+	ErrFenced = newError(CodeFenced, "this connection does not own the partition, or no longer: its owner gets what is not committed, so discard it")
 	// ErrConflict: an append's condition failed. See ConflictError.
 	ErrConflict = newError(CodeConflict, "the condition does not hold: an event matches it, see position and event_type")
 	// ErrDuplicateID: an event with that id is stored already.
@@ -93,6 +95,7 @@ const (
 	CodeTooOld         Code = "too_old"
 	CodeHistoryLost    Code = "history_lost"
 	CodeLeaseLost      Code = "lease_lost"
+	CodeFenced         Code = "fenced"
 	CodeConflict       Code = "conflict"
 	CodeDuplicateID    Code = "duplicate_id"
 	CodeTooExpensive   Code = "too_expensive"

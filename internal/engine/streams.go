@@ -51,6 +51,9 @@ type Streams interface {
 	Publish(ctx context.Context, stream string, as *RequestID, messages []Message, done func(first Place, err error)) error
 	// Subscribe opens a subscription of a stream.
 	Subscribe(ctx context.Context, stream string, from Start) (Subscription, error)
+	// Join makes the caller a member of a group that divides the partitions of the stream among its members, and
+	// creates the group if it does not exist.
+	Join(ctx context.Context, stream, group string) (Membership, error)
 	// Commit moves a group's offset forward to a position. After the commit it
 	// returns the offset, which may be higher.
 	Commit(ctx context.Context, stream, group string, position int64) (offset int64, err error)

@@ -299,7 +299,7 @@ func key(query url.Values) *string {
 
 func (c *call) commit() {
 	store := c.api.server.cfg.Engine.Streams
-	if !c.served(store != nil) || !c.readJSON(false, wire.Requests["commit"]) {
+	if !c.served(store != nil) || !c.readJSON(false, wire.Requests["commit"]&^wire.Of(wire.FieldPartition)) {
 		return
 	}
 	position, why := c.body.commitPosition()

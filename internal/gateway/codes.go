@@ -153,6 +153,7 @@ var statuses = map[code]int{
 	engine.CodeExists:         http.StatusConflict,
 	engine.CodeQueueStream:    http.StatusConflict,
 	engine.CodeLeaseLost:      http.StatusConflict,
+	engine.CodeFenced:         http.StatusConflict,
 	engine.CodeSequence:       http.StatusConflict,
 	engine.CodeConflict:       http.StatusConflict,
 	engine.CodeDuplicateID:    http.StatusConflict,

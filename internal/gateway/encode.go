@@ -24,15 +24,7 @@ func writeBody(w *wire.Writer, m *engine.Message) {
 
 // writeMessage writes a message for a subscriber.
 func writeMessage(w *wire.Writer, stream, subscription string, m *engine.Message) {
-	w.Open()
-	w.Name("type")
-	w.Text("message")
-	w.Name("stream")
-	w.Text(stream)
-	w.Name("subscription")
-	w.Text(subscription)
-	writeBody(w, m)
-	w.Close()
+	writeOf(w, stream, subscription, unparted, m)
 }
 
 // writeDelivery writes a delivery for a consumer, on /ws and, without a type,

@@ -16,10 +16,9 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/tidewire/tidewire/internal/engine"
 	"github.com/tidewire/tidewire/internal/gateway"
+	"github.com/tidewire/tidewire/internal/pgtest"
 	"github.com/tidewire/tidewire/websocket"
 )
 
@@ -35,7 +34,7 @@ func TestMain(m *testing.M) {
 	if !given {
 		flag.Set("test.parallel", "4")
 	}
-	goleak.VerifyTestMain(m)
+	pgtest.Main(m)
 }
 
 // memory is a store that commits when the test allows it.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"math"
 	"strings"
 	"sync"
 	"time"
@@ -173,6 +174,9 @@ func (r *request) requestID(c *auth.Caller) (*engine.RequestID, *problem) {
 func (r *request) commitPosition() (int64, *problem) {
 	if !r.Has(wire.FieldPosition) || r.Position < 0 {
 		return 0, malformed("position", "a whole number, 0 or more")
+	}
+	if r.Partition < 0 || r.Partition > math.MaxInt32 {
+		return 0, malformed("partition", "a whole number, 0 or more")
 	}
 	return r.Position, nil
 }

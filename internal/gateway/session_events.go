@@ -215,6 +215,8 @@ func (s *session) subscribeEvents(r *request) {
 	}
 	why := r.creditsWithin(maxCredits)
 	switch {
+	case r.Given&wire.Of(wire.FieldShare, wire.FieldKeys, wire.FieldHeaders) != 0:
+		why = malformed("query", "no share, keys or headers beside it: these are for a stream")
 	case !validName(r.Subscription):
 		why = wrong(codeName, "subscription", "a name of 1 to 128 bytes")
 	case r.After < 0, r.Has(wire.FieldAt), r.From != "" && (r.Has(wire.FieldAfter) || r.From != "start" && r.From != "end"), r.Group != "":
@@ -240,9 +242,9 @@ func (s *session) subscribeEvents(r *request) {
 	}
 	s.feed(func() {
 		defer s.conn.memory.Release(budget.Ingest, held)
-		sub.run(r.asked(), func(ctx context.Context) (feed, error) {
-			source, err := s.server.events.SubscribeEvents(ctx, r.Store, r.Query, after)
-			return eventFeed{source, r.Subscription}, err
+		sub.run(r.asked(), func(ctx context.Context) (source, error) {
+			opened, err := s.server.events.SubscribeEvents(ctx, r.Store, r.Query, after)
+			return paged{eventFeed{opened, r.Subscription}, sub}, err
 		})
 	})
 }

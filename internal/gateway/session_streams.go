@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/tidewire/tidewire/internal/budget"
 	"github.com/tidewire/tidewire/internal/engine"
 	"github.com/tidewire/tidewire/internal/wire"
 )
@@ -56,6 +57,10 @@ func (s *session) commit(r *request) {
 		s.refuse(r.asked(), codeName)
 	case why != nil:
 		s.refuseFor(r.asked(), why)
+	case r.Has(wire.FieldPartition):
+		s.commitOwned(r, position)
+	case len(s.memberOf(r.Stream, r.Group)) > 0:
+		s.refuseFor(r.asked(), malformed("partition", "that of the message, because this connection shares the group's partitions"))
 	case r.ID == nil:
 		if err := store.CommitLater(s.server.work, r.Stream, r.Group, position); err != nil {
 			s.fail(r.asked(), err, codeNotStored)
@@ -75,41 +80,90 @@ func (s *session) commit(r *request) {
 // subscribe starts a subscription. The answer is sent when the start position
 // is known.
 func (s *session) subscribe(r *request) {
-	from, why := r.start()
-	name := r.Subscription
-	if name == "" {
-		name = r.Stream
+	from, only, why := s.subscription(r)
+	if why != nil {
+		s.refuseFor(r.asked(), why)
+		return
 	}
-	switch {
+	held := int64(0)
+	if only != nil { // it keeps the request until the subscription ends
+		var ok bool
+		if held, ok = s.reserve(); !ok {
+			return
+		}
+	}
+	sub := newSubscriber(s, r.subscriptionName(), r)
+	if why := s.enterSubscriber(sub); why != "" {
+		s.conn.memory.Release(budget.Ingest, held)
+		s.refuse(r.asked(), why)
+		return
+	}
+	by, of, shared := r.asked(), r.Stream, r.Share // keeps only these of the request, without a filter
+	s.feed(func() {
+		defer s.conn.memory.Release(budget.Ingest, held)
+		if shared {
+			sub.run(by, func(ctx context.Context) (source, error) { return s.join(ctx, sub, of, from.Group, only) })
+			return
+		}
+		key := sharedKey{of, sub.name, sub.encoding, only.sumOf()}
+		sub.shared = s.server.shared.enter(key)
+		defer s.server.shared.leave(key, sub.shared)
+		sub.run(by, func(ctx context.Context) (source, error) { return s.follow(ctx, sub, of, from, only) })
+	})
+}
+
+// subscription returns where the subscription of a request begins and what its filter is, or why there is none.
+func (s *session) subscription(r *request) (from engine.Start, only *filter, why *problem) {
+	switch from, why = r.start(); {
 	case s.server.streams == nil:
 		why = because(codeNotServed)
 	case why != nil:
 	case r.Has(wire.FieldQuery):
 		why = malformed("query", "either a stream or a query, not both")
-	case !usable(r.Stream) || !validName(name):
+	case !usable(r.Stream) || !validName(r.subscriptionName()):
 		why = because(codeName)
+	case r.Share && from.Group == "":
+		why = wrong(engine.CodeInvalid, "share", "a group beside it")
 	default:
 		why = r.creditsWithin(maxCredits)
 	}
-	if why != nil {
-		s.refuseFor(r.asked(), why)
-		return
+	if why == nil {
+		only, why = r.filter()
 	}
-	sub := newSubscriber(s, name, r)
-	if why := s.enterSubscriber(sub); why != "" {
-		s.refuse(r.asked(), why)
-		return
+	return from, only, why
+}
+
+// subscriptionName is the name of a subscription, by default that of the stream.
+func (r *request) subscriptionName() string {
+	if r.Subscription == "" {
+		return r.Stream
 	}
-	store, by, of := s.server.streams, r.asked(), r.Stream // keeps only these of the request
-	s.feed(func() {
-		key := sharedKey{of, name, sub.encoding}
-		sub.shared = s.server.shared.enter(key)
-		defer s.server.shared.leave(key, sub.shared)
-		sub.run(by, func(ctx context.Context) (feed, error) {
-			source, err := store.Subscribe(ctx, of, from)
-			return streamFeed{source, of, name}, err
-		})
-	})
+	return r.Subscription
+}
+
+// follow opens a subscription of a stream.
+func (s *session) follow(ctx context.Context, sub *subscriber, stream string, from engine.Start, only *filter) (source, error) {
+	opened, err := s.server.streams.Subscribe(ctx, stream, from)
+	if err != nil {
+		return nil, err
+	}
+	all := streamFeed{opened, stream, sub.name}
+	if only == nil {
+		return paged{all, sub}, nil
+	}
+	return paged{&filteredFeed{streamFeed: all, filter: only, unsent: unsent{memory: s.conn.memory}}, sub}, nil
+}
+
+// join makes the subscription a member of a group.
+func (s *session) join(ctx context.Context, sub *subscriber, stream, group string, only *filter) (source, error) {
+	member, err := s.server.streams.Join(ctx, stream, group)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sub.of, sub.member = membershipOf{stream, group}, member
+	return &memberSource{Membership: member, sub: sub, stream: stream, filter: only, unsent: unsent{memory: s.conn.memory}}, nil
 }
 
 // enterSubscriber adds a subscription unless there is one of that name, or too
@@ -128,13 +182,9 @@ func (s *session) enterSubscriber(sub *subscriber) code {
 }
 
 func (s *session) subscriber(r *request) *subscriber {
-	name := r.Subscription
-	if name == "" {
-		name = r.Stream
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.subscriptions[name]
+	return s.subscriptions[r.subscriptionName()]
 }
 
 // unsubscribe ends a subscription; the answer follows its last message.

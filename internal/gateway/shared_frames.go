@@ -119,6 +119,7 @@ func (s *sharedFrames) extend(p *page, w *wire.Writer) {
 type sharedKey struct {
 	stream, subscription string
 	encoding             wire.Encoding
+	filter               filterSum
 }
 
 // sharedSet are those of a server.

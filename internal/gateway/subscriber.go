@@ -24,13 +24,32 @@ type feed interface {
 	Close()
 }
 
+// source is what a subscription follows.
+type source interface {
+	// Position returns the position after which it begins, -1 if it has several.
+	Position() int64
+	// follow sends what it has, until an error ends it.
+	follow() error
+	Close()
+}
+
+// paged is the source of a subscription that follows a feed.
+type paged struct {
+	feed
+	sub *subscriber
+}
+
+func (p paged) follow() error { return p.sub.follow(p.feed) }
+
 // page is some messages of a feed.
 type page struct {
-	size  int      // messages, at least 1
+	size  int      // messages, at least 1 without a filter
 	bytes int      // approximate size in memory
 	write writeNth // encodes one of them
 	// position returns the position of one of them; nil if nobody asks.
 	position func(n int) int64
+	// passed is the position up to which a filter has dropped everything after these messages, 0 if there is none.
+	passed int64
 }
 
 // writeNth writes the nth message of a page as a client gets it.
@@ -44,11 +63,16 @@ type streamFeed struct {
 
 func (f streamFeed) next(ctx context.Context, most int) (page, error) {
 	messages, err := f.Next(ctx, most)
+	return f.page(messages), err
+}
+
+// page is the page of these messages.
+func (f streamFeed) page(messages []engine.Message) page {
 	p := page{size: len(messages), position: func(n int) int64 { return messages[n].Position }, write: func(w *wire.Writer, n int) { writeMessage(w, f.stream, f.name, &messages[n]) }}
 	for i := range messages {
 		p.bytes += messageBytes(&messages[i])
 	}
-	return p, err
+	return p
 }
 
 // subscriber is a subscription of a connection. Its goroutine takes credit, reads a
@@ -64,10 +88,14 @@ type subscriber struct {
 	ctx      context.Context
 	cancel   context.CancelFunc
 	held     int64         // bytes of the memory budget
-	source   feed          // nil until it is open
+	source   source        // nil until it is open
 	after    int64         // the position of the last message that was read
 	shared   *sharedFrames // nil if it shares nothing
 	end      ending
+	passing  passing
+
+	of     membershipOf      // with a member
+	member engine.Membership // guarded by session.mu; nil if it is none
 
 	allowed func(context.Context, *auth.Caller) *problem
 	revoked atomic.Pointer[problem] // why the client may not have it any more
@@ -76,6 +104,7 @@ type subscriber struct {
 func newSubscriber(s *session, name string, r *request) *subscriber {
 	sub := &subscriber{session: s, name: name, encoding: r.Encoding, credits: newCredits(r.Has(wire.FieldCredits), r.Credits)}
 	sub.ctx, sub.cancel = context.WithCancel(s.ctx)
+	sub.passing = passing{sub: sub, stream: r.Stream}
 	wants := request{wire.Request{Type: "subscribe", Stream: r.Stream, Group: r.Group, Store: r.Store, Query: r.Query, Given: r.Given}}
 	sub.allowed = wants.denied
 	return sub
@@ -89,14 +118,15 @@ func (sub *subscriber) revoke(why *problem) {
 
 // run is the subscription's goroutine. Steps that need a deep stack run in another goroutine
 // (apart). The source is closed even after a panic.
-func (sub *subscriber) run(by asked, open func(ctx context.Context) (feed, error)) {
+func (sub *subscriber) run(by asked, open func(ctx context.Context) (source, error)) {
 	defer sub.cancel()
 	err := sub.apart(func() error { return sub.begin(by, open) })
 	if sub.source == nil {
 		sub.apart(func() error { sub.refuse(by, err); return nil })
 	} else {
 		if err == nil {
-			err = sub.session.conn.try(sub.follow)
+			err = sub.session.conn.try(sub.source.follow)
+			sub.passing.end()
 		}
 		sub.apart(func() error { sub.finish(err); return nil })
 	}
@@ -104,20 +134,22 @@ func (sub *subscriber) run(by asked, open func(ctx context.Context) (feed, error
 }
 
 // begin opens the source, and answers if that succeeds.
-func (sub *subscriber) begin(by asked, open func(ctx context.Context) (feed, error)) error {
+func (sub *subscriber) begin(by asked, open func(ctx context.Context) (source, error)) error {
 	s := sub.session
 	if err := s.conn.memory.Reserve(sub.ctx, budget.Follow, followOverhead); err != nil {
 		return err
 	}
 	sub.held = followOverhead
-	source, err := query(sub.ctx, s.conn.socket, func() (feed, error) { return open(sub.ctx) })
+	source, err := query(sub.ctx, s.conn.socket, func() (source, error) { return open(sub.ctx) })
 	if err != nil {
 		return err
 	}
 	sub.source = source
-	position := source.Position()
-	sub.after = position
-	return s.pushStart(sub.ctx, by, reply{Position: &position})
+	with := reply{}
+	if position := source.Position(); position >= 0 {
+		sub.after, with.Position = position, &position
+	}
+	return s.pushStart(sub.ctx, by, with)
 }
 
 // refuse answers that the subscription could not be opened.
@@ -188,7 +220,7 @@ func (sub *subscriber) tell(err error) {
 
 // follow sends page after page until an error ends it. It takes credit first, so
 // that it holds no page while it has none.
-func (sub *subscriber) follow() error {
+func (sub *subscriber) follow(from feed) error {
 	for {
 		most, err := sub.credits.take(sub.ctx, maxBatch)
 		if err != nil {
@@ -197,12 +229,12 @@ func (sub *subscriber) follow() error {
 		if err := sub.session.conn.admit(sub.ctx); err != nil {
 			return err
 		}
-		p, err := sub.source.next(sub.ctx, most)
+		p, err := from.next(sub.ctx, most)
 		if err != nil {
 			return err
 		}
 		sub.credits.giveBack(most - p.size)
-		if err := sub.send(p); err != nil {
+		if err := sub.passing.after(unparted, p.passed, func() error { return sub.send(p) }); err != nil {
 			return err
 		}
 	}
@@ -210,6 +242,9 @@ func (sub *subscriber) follow() error {
 
 // send sends a page on the bulk lane.
 func (sub *subscriber) send(p page) error {
+	if p.size == 0 { // the filter has dropped all
+		return nil
+	}
 	server, memory := sub.session.server, sub.session.conn.memory
 	held := int64(p.bytes + min(p.bytes, pushFrames))
 	memory.Take(budget.Page, held)
@@ -311,12 +346,8 @@ func newCredits(limited bool, n int64) *credits {
 // take waits for credit and takes all of it, at most n.
 func (c *credits) take(ctx context.Context, n int) (int, error) {
 	for !c.unlimited {
-		c.mu.Lock()
-		taken := min(int64(n), c.left)
-		c.left -= taken
-		c.mu.Unlock()
-		if taken > 0 {
-			return int(taken), nil
+		if taken := c.some(n); taken > 0 {
+			return taken, nil
 		}
 		select {
 		case <-c.more:
@@ -325,6 +356,18 @@ func (c *credits) take(ctx context.Context, n int) (int, error) {
 		}
 	}
 	return n, nil
+}
+
+// some takes all credit, at most n, without waiting.
+func (c *credits) some(n int) int {
+	if c.unlimited {
+		return n
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	taken := min(int64(n), c.left)
+	c.left -= taken
+	return int(taken)
 }
 
 // giveBack returns credit that was not used.

@@ -12,7 +12,7 @@ var (
 		auth join chat leave ping pong hello chunk presence nonsense`)
 	randomFields = strings.Fields(`stream queue group subscription room user store key headers payload payload_base64 messages producer sequence after at
 		from position credits n delivery deliveries delay_ms priority unique_key unique_ms lease_ms reason events condition query queries before limit
-		backwards text ts on_lag presence history bytes credit chunks id type`)
+		backwards share partition keys text ts on_lag presence history bytes credit chunks id type`)
 	randomValues = []string{
 		`"evil-0"`, `"evil-1"`, `"evil-1/0"`, `"evil-queue"`, `"evil-lanes"`, `"evil"`, `"stored-evil"`, `"s"`, `""`, `"start"`, `"end"`, `"gap"`, `"disconnect"`,
 		`"2026-01-01T00:00:00Z"`, `"0001-01-01T00:00:00Z"`, `"9999-12-31T23:59:59Z"`, `"eA=="`, `"="`, `"\u0000"`, `"\ud800"`,

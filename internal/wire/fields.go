@@ -57,6 +57,9 @@ const (
 	FieldMaxAttempts
 	FieldRetryMinMS
 	FieldRetryMaxMS
+	FieldShare
+	FieldPartition
+	FieldKeys
 
 	fieldCount
 )
@@ -75,6 +78,7 @@ var fieldNames = [fieldCount]string{
 	FieldRoom: "room", FieldUser: "user", FieldText: "text", FieldOnLag: "on_lag", FieldPresence: "presence", FieldHistory: "history", FieldTS: "ts",
 	FieldKeyed: "keyed", FieldPartitions: "partitions", FieldPriorities: "priorities",
 	FieldMaxAttempts: "max_attempts", FieldRetryMinMS: "retry_min_ms", FieldRetryMaxMS: "retry_max_ms",
+	FieldShare: "share", FieldPartition: "partition", FieldKeys: "keys",
 }
 
 func (f Field) String() string { return fieldNames[f] }

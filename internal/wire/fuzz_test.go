@@ -18,7 +18,9 @@ var testLimits = Limits{Depth: 64, Values: 60_000}
 var seeds = []string{
 	`{"type":"publish","id":1,"stream":"s","payload":"p","key":"k","headers":{"a":[1,2.5e3,-0,null,true,{"b":"\u00e9\ud83d\ude00\ud800"}]}}`,
 	`{"type":"publish","id":"x","stream":"s","messages":[{"payload":"p\n\"\\"},{"payload_base64":"YQ==","position":7,"time":"x"}]}`,
-	`{"type":"subscribe","stream":"s","at":"2026-01-01T00:00:00Z","credits":5,"after":null}`, `{"id":{}}`, `{"payload":null}`,
+	`{"type":"subscribe","stream":"s","at":"2026-01-01T00:00:00Z","credits":5,"after":null}`, `{"id":{}}`,
+	`{"type":"subscribe","id":3,"stream":"s","group":"g","share":true,"keys":["a","\u00e9"],"headers":{"a":"b"}}`, `{"type":"subscribe","share":1,"keys":["a",1]}`,
+	`{"type":"commit","id":4,"stream":"s","group":"g","partition":3,"position":17}`, `{"payload":null}`,
 	"{\"payload\":\"\xff\"}", `{"type":1,"id":7}`, ` {"delivery":"d","deliveries":[]} `, `[]`, ``, `{"a":1,}`, `{"a":01}`, `{"a" :-}`, `{"a":1}}`, `{"a":[1,]}`,
 	`{"type":"append","id":2,"events":[{"type":"T","tags":["a","b"],"data":{"x":1},"id":"e"}],"condition":{"query":{"items":[{"types":["T"],"tags":["a"]}]},"after":3}}`,
 	`{"type":"project","queries":[{},{"items":[]}],"limit":9223372036854775808}`,

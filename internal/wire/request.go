@@ -34,6 +34,11 @@ type Request struct {
 
 	Credits, N int64
 
+	// Share says that the members of the group share the partitions, of which Partition is one.
+	Share     bool
+	Partition int64
+	Keys      []string
+
 	Delivery   string
 	Deliveries []string
 	DelayMS    int64
@@ -231,6 +236,10 @@ func (r *Request) field(in reader, f Field) {
 		r.Backwards, _ = in.boolean()
 	case FieldKeyed:
 		r.Keyed, _ = in.boolean()
+	case FieldShare:
+		r.Share, _ = in.boolean()
+	case FieldKeys:
+		r.Keys = readTexts(in)
 	default: // of rooms, which read it themselves; or of a message that was read before
 		in.skip()
 	}
@@ -290,6 +299,8 @@ func (r *Request) integers(f Field) *int64 {
 		return &r.LeaseMS
 	case FieldLimit:
 		return &r.Limit
+	case FieldPartition:
+		return &r.Partition
 	case FieldPartitions:
 		return &r.Partitions
 	case FieldPriorities:

@@ -12,10 +12,10 @@ var repeatable = Of(FieldClient, FieldSequence)
 // Requests are the types of messages that clients send on /ws, with their fields besides type and id.
 var Requests = map[string]Fields{
 	"publish":     Of(FieldStream) | message | repeatable,
-	"subscribe":   Of(FieldStream, FieldSubscription, FieldCredits, FieldAfter, FieldAt, FieldFrom, FieldGroup, FieldQuery, FieldStore),
+	"subscribe":   Of(FieldStream, FieldSubscription, FieldCredits, FieldAfter, FieldAt, FieldFrom, FieldGroup, FieldQuery, FieldStore, FieldShare, FieldKeys, FieldHeaders),
 	"unsubscribe": Of(FieldSubscription, FieldStream),
 	"credit":      Of(FieldSubscription, FieldQueue, FieldStream, FieldN),
-	"commit":      Of(FieldStream, FieldGroup, FieldPosition),
+	"commit":      Of(FieldStream, FieldGroup, FieldPosition, FieldPartition),
 	"enqueue":     Of(FieldQueue, FieldDelayMS, FieldPriority, FieldUniqueKey, FieldUniqueMS) | message | repeatable,
 	"consume":     Of(FieldQueue, FieldCredits),
 	"cancel":      Of(FieldQueue),

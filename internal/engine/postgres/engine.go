@@ -44,6 +44,9 @@ type Config struct {
 	// MaxOpenStreams is the number of open streams above which idle ones are closed sooner.
 	// Defaults to no limit.
 	MaxOpenStreams int
+	// GroupLease is how long a member of a group that shares partitions keeps them after its server has died. Defaults to
+	// 15 s.
+	GroupLease time.Duration
 	// Metrics gets the metrics of the engine. Required.
 	Metrics prometheus.Registerer
 	// Log receives errors of the database. Required.

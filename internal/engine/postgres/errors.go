@@ -35,6 +35,7 @@ var engineErrors = []struct {
 	{stream.ErrCrossPartition, engine.ErrCrossPartition},
 	{stream.ErrPartitioned, engine.ErrPartitioned},
 	{stream.ErrPartition, engine.ErrPartitioned},
+	{stream.ErrNotOwner, engine.ErrFenced},
 	{stream.ErrAhead, engine.ErrAhead},
 	{stream.ErrIncomplete, engine.ErrIncomplete},
 	{eventstore.ErrNotFound, engine.ErrNoEventStore},

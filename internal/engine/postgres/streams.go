@@ -31,6 +31,8 @@ type streams struct {
 	running sync.WaitGroup // appenders
 
 	followers sync.WaitGroup // users of hub, which ends after them
+	joining   sync.Mutex     // held while a member joins followers
+	lease     time.Duration  // of members; 0 is the default
 
 	open    *registry[*openStream]
 	maxOpen int                      // open streams above which idle ones are closed sooner
@@ -87,7 +89,7 @@ func newStreams(cfg Config) *streams {
 	s := &streams{
 		pool: pool, reader: cfg.Standby, log: log, finder: &finder{pool: pool},
 		maxOpen: math.MaxInt,
-		hub:     newHub(cfg),
+		hub:     newHub(cfg), lease: cfg.GroupLease,
 	}
 	s.groups = stream.NewGroups(pool, stream.GroupsConfig{OnGone: s.groupGone, Log: log})
 	s.work, s.stop = context.WithCancel(context.Background())
@@ -113,7 +115,7 @@ func (s *streams) run(ctx context.Context) {
 		s.end(o)
 	}
 	s.running.Wait()
-	s.followers.Wait()
+	s.awaitFollowers()
 	stopReading()
 	readers.Wait()
 }

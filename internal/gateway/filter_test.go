@@ -1,0 +1,207 @@
+package gateway_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tidewire/tidewire/internal/engine"
+)
+
+// mixed adds messages with the keys k0 to k4 in turn, and in every second one a header.
+func mixed(streams *fakeStreams, count int) {
+	streams.change(func() {
+		s := streams.streams["orders"]
+		for range count {
+			n := len(s.messages)
+			m := engine.Message{Position: int64(n) + 1, Key: fmt.Sprint("k", n%5), Payload: []byte("x")}
+			if n%2 == 0 {
+				m.Headers = json.RawMessage(`{"kind": "even", "n": 1, "zone": "a"}`)
+			}
+			s.messages = append(s.messages, m)
+		}
+	})
+}
+
+// filtered reads what a filter leaves of positions up to last, and how often it is told how far the server has read.
+func (w *wire) filtered(subscription string, last int64) (got []int64, told int) {
+	w.t.Helper()
+	for at := int64(0); at < last; {
+		var p pushed
+		line := w.next()
+		if err := json.Unmarshal([]byte(line), &p); err != nil || p.Subscription != subscription || p.Position <= at || p.Partition != nil {
+			w.t.Fatalf("%s after %d", line, at)
+		}
+		switch at = p.Position; p.Type {
+		case "message":
+			got = append(got, p.Position)
+		case "position":
+			told++
+		default:
+			w.t.Fatal(line)
+		}
+	}
+	return got, told
+}
+
+func TestFilter_WhatComes(t *testing.T) {
+	t.Parallel()
+	streams, _, _, addr := serveAll(t)
+	mixed(streams, 20)
+	for filter, want := range map[string]string{
+		`"keys":["k1"]`:                         "[2 7 12 17]",
+		`"keys":["k3","k1","k1"]`:               "[2 4 7 9 12 14 17 19]",
+		`"keys":["none"]`:                       "[]",
+		`"headers":{"kind":"even"}`:             "[1 3 5 7 9 11 13 15 17 19]",
+		`"headers":{"kind":"even","zone":"a"}`:  "[1 3 5 7 9 11 13 15 17 19]",
+		`"headers":{"kind":"even","zone":"b"}`:  "[]",
+		`"headers":{"n":"1"}`:                   "[]",
+		`"keys":["k1"],"headers":{"zone":"a"}`:  "[7 17]",
+		`"keys":["k4"],"headers":{"zone":"a"}`:  "[5 15]",
+		`"keys":null,"headers":{"kind":"even"}`: "[1 3 5 7 9 11 13 15 17 19]",
+	} {
+		c := connect(t, addr)
+		c.ask(`{"type":"subscribe","id":1,"stream":"orders","subscription":"f","after":0,`+filter+`}`, `{"type":"ok","id":1,"position":0}`)
+		if got, _ := c.filtered("f", 20); fmt.Sprint(got) != want {
+			t.Errorf("%s: %v, want %s", filter, got, want)
+		}
+		c.Abort()
+	}
+}
+
+// TestFilter_Credits: what the filter drops costs none.
+func TestFilter_Credits(t *testing.T) {
+	t.Parallel()
+	streams, _, _, addr := serveAll(t)
+	mixed(streams, 50)
+	c := connect(t, addr)
+	c.ask(`{"type":"subscribe","id":1,"stream":"orders","after":0,"credits":3,"keys":["k1"]}`, `{"type":"ok","id":1,"position":0}`)
+	if got, _ := c.filtered("orders", 12); fmt.Sprint(got) != "[2 7 12]" {
+		t.Errorf("got %v", got)
+	}
+	c.silent(30 * time.Millisecond)
+	send(t, c.Conn, `{"type":"credit","subscription":"orders","n":100}`)
+	if got, _ := c.filtered("orders", 50); fmt.Sprint(got) != "[17 22 27 32 37 42 47]" {
+		t.Errorf("got %v", got)
+	}
+	c.ask(`{"type":"unsubscribe","id":2,"subscription":"orders"}`, `{"type":"ok","id":2}`)
+	mixed(streams, 5)
+	c.silent(30 * time.Millisecond)
+}
+
+// TestFilter_PositionsAreRare: at most one a second, and the last one comes.
+func TestFilter_PositionsAreRare(t *testing.T) {
+	t.Parallel()
+	streams, _, _, addr := serveAll(t)
+	began := time.Now()
+	c := connect(t, addr)
+	c.ask(`{"type":"subscribe","id":1,"stream":"orders","after":0,"keys":["none"]}`, `{"type":"ok","id":1,"position":0}`)
+	for range 40 {
+		mixed(streams, 10)
+		time.Sleep(5 * time.Millisecond)
+	}
+	_, told := c.filtered("orders", 400)
+	if seconds := int(time.Since(began) / time.Second); told > seconds+1 {
+		t.Errorf("%d positions in %d s", told, seconds)
+	}
+}
+
+// TestFilter_SharedFrames: subscriptions with the same filter and others with another one, on the same stream by the same
+// name, get what is theirs.
+func TestFilter_SharedFrames(t *testing.T) {
+	t.Parallel()
+	streams, _, _, addr := serveAll(t)
+	filters := map[string]string{`,"keys":["k1","k2"]`: "", `,"keys":["k2","k1"]`: "", `,"keys":["k2"]`: "", ``: "", `,"headers":{"zone":"a"}`: ""}
+	all := make(map[string]*wire)
+	for n := range 3 {
+		for filter := range filters {
+			c := connect(t, addr)
+			c.ask(fmt.Sprintf(`{"type":"subscribe","id":1,"stream":"orders","after":0%s}`, filter), `{"type":"ok","id":1,"position":0}`)
+			all[fmt.Sprint(n)+filter] = c
+		}
+	}
+	for range 30 {
+		mixed(streams, 10)
+	}
+	for name, c := range all {
+		got, _ := c.filtered("orders", 300)
+		filter := name[1:]
+		takes := func(position int64) bool {
+			key := (position - 1) % 5
+			switch {
+			case strings.Contains(filter, "k1"):
+				return key == 1 || key == 2
+			case strings.Contains(filter, "k2"):
+				return key == 2
+			case filter != "":
+				return position%2 == 1
+			}
+			return true
+		}
+		n := 0
+		for position := int64(1); position <= 300; position++ {
+			if !takes(position) {
+				continue
+			}
+			if n >= len(got) || got[n] != position {
+				t.Fatalf("%s: message %d is missing in %v", name, position, got)
+			}
+			n++
+		}
+		if n != len(got) {
+			t.Errorf("%s: %d messages, want %d", name, len(got), n)
+		}
+	}
+}
+
+func TestFilter_WhatIsRefused(t *testing.T) {
+	t.Parallel()
+	_, _, _, addr := serveAll(t)
+	c := connect(t, addr)
+	keys := strings.Repeat(`"k",`, 100) + `"k"`
+	headers := ""
+	for n := range 11 {
+		headers += fmt.Sprintf(`,"h%d":"x"`, n)
+	}
+	for fields, want := range map[string]string{
+		`"share":true`:              "invalid: share: want a group beside it",
+		`"share":true,"after":1`:    "invalid: share: want a group beside it",
+		`"share":1`:                 "malformed: share: want true or false",
+		`"share":"yes","group":"g"`: "malformed: share: want true or false",
+		`"keys":"k"`:                "malformed: keys: want an array",
+		`"keys":[1]`:                "malformed: keys[0]: want a string",
+		`"keys":[]`:                 "malformed: keys: want 1 to 100 keys",
+		`"keys":["a",""]`:           "invalid: keys[1]: want a key of 1 to 1024 bytes",
+		`"keys":["` + strings.Repeat("k", 1025) + `"]`: "invalid: keys[0]: want a key of 1 to 1024 bytes",
+		`"keys":[` + keys + `]`:                        "invalid: keys: want at most 100 keys",
+		`"headers":"h"`:                                "malformed: headers: want an object",
+		`"headers":{}`:                                 "malformed: headers: want 1 to 10 headers",
+		`"headers":{"a":1}`:                            "malformed: headers.a: want a string",
+		`"headers":{"a":null}`:                         "malformed: headers.a: want a string",
+		`"headers":{` + headers[1:] + `}`:              "invalid: headers: want at most 10 headers",
+		`"partition":1`:                                "unknown_field: partition: subscribe has no such field",
+		`"key":"k"`:                                    "unknown_field: key: subscribe has no such field",
+	} {
+		got := c.refusedWith(`{"type":"subscribe","id":"x","stream":"orders",` + fields + `}`)
+		if text := got.Code + ": " + got.Message; text != want {
+			t.Errorf("%.60s: %s, want %s", fields, text, want)
+		}
+	}
+	for text, want := range map[string]string{
+		`"type":"commit","stream":"orders","group":"g","partition":-1,"position":1`:         "malformed",
+		`"type":"commit","stream":"orders","group":"g","partition":"a","position":1`:        "malformed",
+		`"type":"commit","stream":"orders","group":"g","partition":0,"position":1`:          "fenced",
+		`"type":"commit","stream":"orders","group":"other","partition":3,"position":1`:      "fenced",
+		`"type":"commit","stream":"orders","group":"g","partition":1.5,"position":1`:        "malformed",
+		`"type":"commit","stream":"orders","group":"g","partition":1e300,"position":1`:      "malformed",
+		`"type":"commit","stream":"orders","group":"g","share":true,"position":1`:           "unknown_field",
+		`"type":"commit","stream":"orders","group":"g","partition":2147483648,"position":1`: "malformed",
+	} {
+		if got := c.code(`{"id":"x",` + text + `}`); got != "error"+want {
+			t.Errorf("%s: %s, want %s", text, got, want)
+		}
+	}
+	client{t, addr}.refused("POST", "/v1/streams/orders/groups/g/commit", `{"position":1,"partition":0}`, 400, "unknown_field")
+}
