@@ -35,7 +35,7 @@ func TestStored_Time(t *testing.T) {
 	}
 	send(t, bob, `{"type":"join","room":"kept-1","after":0}`)
 	bob.SetReadDeadline(time.Now().Add(patience))
-	messages, err := bob.Read()
+	messages, err := read(bob)
 	if err != nil || string(messages[0].Payload) != want[:len(want)-1]+`,"position":1}` {
 		t.Errorf("%v: the history is %s, want %s with its position", err, messages[0].Payload, want)
 	}
@@ -134,7 +134,7 @@ func untimed(message []byte) string { return string(storedTime.ReplaceAll(messag
 func nextCode(t *testing.T, c *websocket.Conn) string {
 	t.Helper()
 	c.SetReadDeadline(time.Now().Add(patience))
-	messages, err := c.Read()
+	messages, err := read(c)
 	var answer struct{ Code string }
 	if len(messages) != 1 || json.Unmarshal(messages[0].Payload, &answer) != nil {
 		t.Fatalf("%q, %v", messages, err)

@@ -35,7 +35,8 @@ func TestMain(m *testing.M) {
 	if !given {
 		flag.Set("test.parallel", "4")
 	}
-	goleak.VerifyTestMain(m)
+	http.DefaultTransport = recordingTransport{http.DefaultTransport.(*http.Transport)}
+	goleak.VerifyTestMain(compared{m})
 }
 
 // memory is a store that commits when the test allows it.
@@ -125,6 +126,7 @@ func dial(t *testing.T, url string) *websocket.Conn {
 func send(t *testing.T, c *websocket.Conn, texts ...string) {
 	t.Helper()
 	for _, text := range texts {
+		recorded.sent(c, websocket.OpText, []byte(text))
 		if err := c.Queue(websocket.OpText, []byte(text)); err != nil {
 			t.Fatal(err)
 		}

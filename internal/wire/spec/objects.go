@@ -108,8 +108,8 @@ func newMessage() *Schema {
 // storedChat is a chat of a stored room, as members get it.
 func storedChat() *Schema {
 	return objectOf(false, append(chatFields(),
-		required("time", moment("when the server took it, by its own clock")),
-		required("position", atLeast(1, "where it is. Positions rise; those between belong to other rooms")))...)
+		optional("time", moment("when the server took it, by its own clock; missing only if another program has stored it")),
+		required("position", atLeast(1, "where it is. Positions rise; those between belong to other rooms")))...).opened()
 }
 
 // exactlyOne says that an object has exactly one of these fields.

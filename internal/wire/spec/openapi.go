@@ -2,6 +2,7 @@ package spec
 
 import (
 	"encoding/json"
+	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -31,6 +32,7 @@ func OpenAPI(version string) []byte {
 		{"paths", paths()},
 		{"components", object{
 			{"schemas", schemas()},
+			{"responses", commonResponses()},
 			{"securitySchemes", object{{"token", object{{"type", "http"}, {"scheme", "bearer"},
 				{"description", "A token or an API key. A server in open mode needs none."}}}}},
 		}},
@@ -119,25 +121,43 @@ func responses(r *Route) object {
 	if r.Right == Public {
 		all = append(all, member{"304", object{{"description", "The document is the one that If-None-Match names."}}})
 	}
-	byStatus := make(map[int][]string)
-	codes := r.AllCodes()
-	for _, e := range Errors() {
-		if slices.Contains(codes, e.Code) {
-			byStatus[e.Status] = append(byStatus[e.Status], e.Code)
+	codes, common := byStatus(r.AllCodes()), byStatus(CommonCodes())
+	for _, status := range slices.Sorted(maps.Keys(codes)) {
+		name := strconv.Itoa(status)
+		if slices.Equal(codes[status], common[status]) {
+			all = append(all, member{name, object{{"$ref", "#/components/responses/" + name}}})
+			continue
 		}
-	}
-	statuses := make([]int, 0, len(byStatus))
-	for status := range byStatus {
-		statuses = append(statuses, status)
-	}
-	slices.Sort(statuses)
-	for _, status := range statuses {
-		all = append(all, member{strconv.Itoa(status), object{
-			{"description", http.StatusText(status) + ": " + strings.Join(byStatus[status], ", ")},
-			{"content", object{{"application/json", object{{"schema", errorWith(byStatus[status])}}}}},
-		}})
+		all = append(all, member{name, errorResponse(status, codes[status])})
 	}
 	return all
+}
+
+// byStatus groups codes by their HTTP statuses.
+func byStatus(codes []string) map[int][]string {
+	all := make(map[int][]string)
+	for _, e := range Errors() {
+		if slices.Contains(codes, e.Code) {
+			all[e.Status] = append(all[e.Status], e.Code)
+		}
+	}
+	return all
+}
+
+// commonResponses are the errors that each route may answer with.
+func commonResponses() (all object) {
+	codes := byStatus(CommonCodes())
+	for _, status := range slices.Sorted(maps.Keys(codes)) {
+		all = append(all, member{strconv.Itoa(status), errorResponse(status, codes[status])})
+	}
+	return all
+}
+
+func errorResponse(status int, codes []string) object {
+	return object{
+		{"description", http.StatusText(status) + ": " + strings.Join(codes, ", ")},
+		{"content", object{{"application/json", object{{"schema", errorWith(codes)}}}}},
+	}
 }
 
 // errorWith is the answer of an error with one of these codes.

@@ -77,5 +77,8 @@ func delivery() Fields {
 func (p *Push) Schema() *Schema {
 	s := objectOf(false, append(Fields{required("type", &Schema{Type: "string", Const: p.Type, Description: "what the message is"})}, p.Fields...)...)
 	s.Description = p.Summary
+	if p.Type == "chat" {
+		s.opened()
+	}
 	return s
 }

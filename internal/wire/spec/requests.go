@@ -186,7 +186,10 @@ func (r *Request) Schema() *Schema {
 		required("type", &Schema{Type: "string", Const: r.Type, Description: fieldOf(wire.FieldType).Description}),
 		optional("id", fieldOf(wire.FieldID)),
 	}, r.fields()...)
-	s := objectOf(!r.Rooms, fields...)
+	s := objectOf(true, fields...)
+	if r.Rooms {
+		s.opened()
+	}
 	if len(r.Either) > 0 {
 		s.OneOf = exactlyOne(r.Either...)
 	}

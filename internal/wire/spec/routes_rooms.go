@@ -11,7 +11,7 @@ func chatBody() *Schema {
 		optional("type", &Schema{Type: "string", Enum: []string{"chat", ""}, Description: "not needed"}),
 		optional("room", text("not needed: that of the path or the list")),
 		required("text", text("what is said")),
-		optional("user", textUpTo(0, nameBytes, "the name of the sender. In closed mode: the sub of the token, or nothing")))
+		optional("user", textUpTo(0, nameBytes, "the name of the sender. In closed mode: the sub of the token, or nothing"))).opened()
 }
 
 func roomRoutes() []Route {
@@ -47,7 +47,9 @@ func roomRoutes() []Route {
 
 func serverRoutes() []Route {
 	const administrators = "connections server:*"
-	second := func(description string) *Schema { return between(1, 253402300799, description+", in seconds since 1970") }
+	second := func(description string) *Schema {
+		return between(1, 253402300799, description+", in seconds since 1970")
+	}
 	revoke := objectOf(true,
 		optional("jti", textUpTo(0, 256, "the token with this jti. Either this or user")),
 		optional("user", textUpTo(0, nameBytes, "the tokens of this user that were issued before a time")),

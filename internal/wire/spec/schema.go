@@ -84,6 +84,13 @@ func (o object) MarshalJSON() ([]byte, error) {
 func optional(name string, s *Schema) Field { return Field{name, false, s} }
 func required(name string, s *Schema) Field { return Field{name, true, s} }
 
+// opened returns the schema of an object with any other fields, which belong to the application.
+func (s *Schema) opened() *Schema {
+	yes := true
+	s.Additional = &yes
+	return s
+}
+
 // objectOf returns the schema of an object. closed: it has no other fields.
 func objectOf(closed bool, fields ...Field) *Schema {
 	s := &Schema{Type: "object", Properties: fields}
