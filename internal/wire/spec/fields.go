@@ -48,9 +48,9 @@ var requestFields = map[wire.Field]*Schema{
 
 	wire.FieldDelivery:   text("the delivery, as the server has named it"),
 	wire.FieldDeliveries: listOf(text("a delivery"), 1, maxList, "several deliveries, in place of delivery"),
-	wire.FieldDelayMS:    between(0, dayMS, "deliver after this many milliseconds"),
-	wire.FieldPriority:   between(0, 9, "the priority, in a queue that has priorities; 0 is the lowest"),
-	wire.FieldUniqueKey:  textUpTo(1, 1024, "stores the message once in each period of unique_ms. Else the answer has the position of the one that is stored, and duplicate"),
+	wire.FieldDelayMS:    between(0, dayMS, "deliver after this many milliseconds, with the header tidewire_due"),
+	wire.FieldPriority:   between(0, 9, "the priority, in a queue that has priorities; 0 is the lowest. One that the queue does not have is rejected"),
+	wire.FieldUniqueKey:  textUpTo(1, 1024, "stores the message once in each period of unique_ms, and in each priority or partition. Else the answer has the position of the one that is stored, and duplicate"),
 	wire.FieldUniqueMS:   between(1000, 600_000, "the period of unique_key in milliseconds"),
 	wire.FieldLeaseMS:    between(1, dayMS, "the lease ends this many milliseconds from now"),
 	wire.FieldReason:     textUpTo(0, 1024, "why it failed: at most 1,024 bytes. A dead letter keeps it"),
@@ -74,10 +74,10 @@ var requestFields = map[wire.Field]*Schema{
 	wire.FieldTS:       {Description: "any JSON; a pong repeats it"},
 
 	wire.FieldKeyed:       boolean("the stream can be read by key").byDefault(false),
-	wire.FieldPartitions:  between(0, 64, "how many partitions; 0 is none"),
+	wire.FieldPartitions:  atLeast(0, "how many partitions: up to 64, or --max-partitions for a stream; 0 is none. A queue with partitions keeps the order of each key"),
 	wire.FieldPriorities:  between(0, 10, "how many priorities, from 2 on; 0 is none. Not beside partitions"),
 	wire.FieldMaxAttempts: between(0, maxAttempts, "after so many deliveries a message is a dead letter").byDefault(10),
-	wire.FieldRetryMinMS:  between(0, dayMS, "how long a message waits after the first nack, in milliseconds; doubled with each further one").byDefault(1000),
+	wire.FieldRetryMinMS:  between(0, dayMS, "how long a message waits after the first nack, in milliseconds; doubled with each further one, up to retry_max_ms").byDefault(1000),
 	wire.FieldRetryMaxMS:  between(0, dayMS, "how long it waits at most, in milliseconds").byDefault(300_000),
 }
 

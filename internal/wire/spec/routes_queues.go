@@ -28,7 +28,7 @@ func queueRoutes() []Route {
 	return []Route{
 		{Method: "GET", Path: "/v1/queues", Name: "listQueues", Summary: "Lists the queues that the caller may see.", Right: "none; queues on which the caller has no right are left out",
 			Answer: objectOf(false, required("queues", listOf(queueName(), 0, 0, "the queues")))},
-		{Method: "POST", Path: "/v1/queues/{queue}", Name: "createQueue", Summary: "Creates a queue if there is none. Without options, any queue of that name will do.", Right: "admin queue:NAME, and admin stream:NAME for its streams",
+		{Method: "POST", Path: "/v1/queues/{queue}", Name: "createQueue", Summary: "Creates a queue if there is none. Without options, any queue of that name will do; with some, one that has others is an error (exists), and so is a stream of that name that is in use.", Right: "admin queue:NAME, and admin stream:NAME for its streams",
 			Body: objectOf(true, append(bodyIgnores(0), fieldsOf(wire.QueueOptions, nil)...)...), NoBody: true, Answer: queueName(),
 			Codes: []string{"exists", "invalid_duration", "not_found", "partitioned"}},
 		{Method: "GET", Path: "/v1/queues/{queue}", Name: "getQueue", Summary: "The statistics of a queue. Numbers of messages are numbers of positions, including gaps.", Right: "inspect queue:NAME",
@@ -66,13 +66,13 @@ func deliveryRoutes() []Route {
 			Body: bodyOf("enqueue", wire.Of(wire.FieldQueue)), Answer: placed(), Codes: append([]string{"invalid_duration"}, publishCodes...)},
 		{Method: "GET", Path: "/v1/queues/{queue}/messages", Name: "peekQueue", Summary: "Reads the next messages, which stay in the queue.", Right: "inspect queue:NAME",
 			Query: Fields{pageSize(1000, 100)}, Answer: objectOf(false, required("messages", listOf(ref("storedMessage", ""), 0, 1000, "the messages"))), Codes: []string{"not_found", "journal_lost"}},
-		{Method: "POST", Path: "/v1/queues/{queue}/receive", Name: "receive", Summary: "Leases messages to the client for 30 s, which it settles with ack, nack or extend. The answer comes when there are some, or after wait_ms.", Right: "consume queue:NAME",
+		{Method: "POST", Path: "/v1/queues/{queue}/receive", Name: "receive", Summary: "Leases messages to the client for 30 s, which it settles with ack, nack or extend. The answer comes when there are some, or after wait_ms. The first receive at a server may take longer than 100 ms: give wait_ms.", Right: "consume queue:NAME",
 			Query: Fields{
 				optional("max", between(1, 1000, "how many at most").byDefault(1)),
 				optional("wait_ms", between(0, 20_000, "how long to wait for a message, and at least 100 ms").byDefault(0))},
 			Answer: objectOf(false, required("deliveries", listOf(objectOf(false, append(Fields{required("queue", text("the queue"))}, delivery()...)...), 0, 1000, "the deliveries; none if there is nothing to do"))),
 			Codes:  []string{"not_found", "too_many_deliveries", "half_closed", "queue_gone", "journal_lost", "queue_stream"}},
-		settle("ack", "The work is done: the messages leave the queue."),
+		settle("ack", "The work is done: the messages leave the queue. The answer comes after the commit."),
 		settle("nack", "The work failed: the messages are delivered again after a delay."),
 		settle("extend", "The work takes longer: the leases end later."),
 	}

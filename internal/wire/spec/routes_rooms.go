@@ -54,12 +54,12 @@ func serverRoutes() []Route {
 		optional("jti", textUpTo(0, 256, "the token with this jti. Either this or user")),
 		optional("user", textUpTo(0, nameBytes, "the tokens of this user that were issued before a time")),
 		optional("before", second("that time; by default now")),
-		optional("expires", second("when the last of these tokens ends, so that the revocation can be forgotten; by default never")))
+		optional("expires", second("when the last of these tokens ends, a time to come, so that the revocation can be forgotten; by default never")))
 	return []Route{
-		{Method: "POST", Path: "/v1/users/{user}/disconnect", Name: "disconnectUser", Summary: "Closes all connections of a user, on all servers, with 4401.", Right: administrators,
+		{Method: "POST", Path: "/v1/users/{user}/disconnect", Name: "disconnectUser", Summary: "Closes all connections of a user, on all servers, with 4401. The answer comes after the commit, and when this server has done it.", Right: administrators,
 			Body:   objectOf(true, optional("reconnect", boolean("false: refuse all tokens that the user has until now, and close with 4403").byDefault(true))),
 			NoBody: true, Answer: objectOf(false), Codes: []string{"too_many_revocations"}},
-		{Method: "POST", Path: "/v1/tokens/revoke", Name: "revokeTokens", Summary: "Refuses tokens from now on, on all servers, and closes their connections with 4403.", Right: administrators,
+		{Method: "POST", Path: "/v1/tokens/revoke", Name: "revokeTokens", Summary: "Refuses tokens from now on, on all servers, and closes their connections with 4403. The answer comes after the commit, and when this server has done it.", Right: administrators,
 			Body: revoke, Answer: objectOf(false), Codes: []string{"too_many_revocations"}},
 		{Method: "GET", Path: "/v1/nodes", Name: "listNodes", Summary: "Lists the servers of the cluster.", Right: "metrics server:*",
 			Answer: objectOf(false,

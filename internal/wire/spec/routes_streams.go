@@ -29,7 +29,7 @@ func streamRoutes() []Route {
 	return []Route{
 		{Method: "GET", Path: "/v1/streams", Name: "listStreams", Summary: "Lists the streams that the caller may see.", Right: "none; streams on which the caller has no right are left out",
 			Answer: objectOf(false, required("streams", listOf(stream(created), 0, 0, "the streams")))},
-		{Method: "POST", Path: "/v1/streams/{stream}", Name: "createStream", Summary: "Creates a stream if there is none. Without options, any stream of that name will do.", Right: "admin stream:NAME",
+		{Method: "POST", Path: "/v1/streams/{stream}", Name: "createStream", Summary: "Creates a stream if there is none. Without options, any stream of that name will do; with some, one that has others is an error (exists).", Right: "admin stream:NAME",
 			Body: objectOf(true, append(bodyIgnores(0), fieldsOf(wire.StreamOptions, nil)...)...), NoBody: true, Answer: stream(), Codes: []string{"exists", "queue_stream", "not_found"}},
 		{Method: "GET", Path: "/v1/streams/{stream}", Name: "getStream", Summary: "Describes a stream.", Right: "read stream:NAME",
 			Answer: stream(created, required("head", atLeast(0, "the position of the last message"))), Codes: []string{"not_found"}},
@@ -89,7 +89,7 @@ func groupRoutes() []Route {
 		{Method: "POST", Path: "/v1/streams/{stream}/groups/{group}/commit", Name: "commitGroup", Summary: "Moves the offset of a group forward, as commit does on /ws.", Right: "commit stream:NAME",
 			Body: bodyOf("commit", wire.Of(wire.FieldStream, wire.FieldGroup)), Answer: objectOf(false, required("position", atLeast(0, "the offset, which may be higher"))),
 			Codes: []string{"not_found", "position_ahead", "offset_missing", "queue_stream", "partitioned", "not_stored", "outcome_unknown", "history_lost"}},
-		{Method: "POST", Path: "/v1/streams/{stream}/groups/{group}/seek", Name: "seekGroup", Summary: "Sets the offset of a group, also backwards. Subscriptions that are open go on where they are.", Right: "admin stream:NAME",
+		{Method: "POST", Path: "/v1/streams/{stream}/groups/{group}/seek", Name: "seekGroup", Summary: "Sets the offset of a group, also backwards. Subscriptions that are open go on where they are: end them first.", Right: "admin stream:NAME",
 			Body: seekBody(), Answer: objectOf(false, required("position", atLeast(0, "the offset"))),
 			Codes: []string{"not_found", "invalid_start", "position_ahead", "history_lost", "too_old", "queue_stream", "partitioned"}},
 		{Method: "DELETE", Path: "/v1/streams/{stream}/groups/{group}", Name: "dropGroup", Summary: "Removes a group. A client that still commits makes it anew.", Right: "admin stream:NAME",

@@ -151,6 +151,17 @@ func fileOf(t *testing.T, archive []byte, name string) []byte {
 	}
 }
 
+// TestPages: docs/reference has the pages that this package makes.
+func TestPages(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string][]byte{"messages.md": spec.MessagesPage(), "http.md": spec.HTTPPage()} {
+		got, err := os.ReadFile("../../../docs/reference/" + name)
+		if err != nil || !bytes.Equal(got, want) {
+			t.Errorf("docs/reference/%s is not what internal/wire/spec makes (%v): make docs", name, err)
+		}
+	}
+}
+
 // TestSpec_EveryRequest: each request that a server takes is described, and no other; each field of requests has a description.
 func TestSpec_EveryRequest(t *testing.T) {
 	t.Parallel()
