@@ -35,7 +35,11 @@ func MessagesPage() []byte {
 	for _, o := range Objects() {
 		p.line("### Object `" + o.Name + "`\n")
 		p.rules(o.Schema)
-		p.table(wanted, o.Schema.Properties)
+		mark := always
+		if o.Schema.Additional != nil && !*o.Schema.Additional {
+			mark = wanted // a client sends it
+		}
+		p.table(mark, o.Schema.Properties)
 	}
 	p.errors()
 	return p.bytes()
