@@ -14,7 +14,7 @@ VCS     := $(shell git rev-parse HEAD >/dev/null 2>&1 && echo true || echo false
 K6_SCENARIOS := $(sort $(filter-out chat,$(basename $(notdir $(wildcard internal/bench/k6/*.js)))))
 
 .DEFAULT_GOAL := build
-.PHONY: build run test check unit contenders conformance bench bench-go bench-fairness bench-auth k6 test-long test-flake test-hostile test-cluster fuzz clean help FORCE
+.PHONY: build run test check docs unit contenders conformance bench bench-go bench-fairness bench-auth k6 test-long test-flake test-hostile test-cluster fuzz clean help FORCE
 
 # Without what only a debugger needs (-s): that is a third of the size. Stack traces and profiles do not need it.
 ## build: write bin/tidewire (the default)
@@ -36,6 +36,10 @@ check: $(TOOLS)/staticcheck $(TOOLS)/depguard
 	GOOS=darwin $(GO) vet ./websocket ./internal/bench ./internal/embedpg ./internal/fault
 	$(TOOLS)/staticcheck ./...
 	$(TOOLS)/depguard ./...
+
+## docs: write docs/reference/messages.md and http.md from internal/wire/spec
+docs:
+	$(GO) run ./internal/wire/spec/write docs/reference
 
 # All cores are busy: so there is less garbage collection, no sleep of the race detector at the end of a process, and no second vet.
 ## unit: tests of the Go packages (PKG=./stream)

@@ -1,5 +1,5 @@
 // Package conformance checks that every compared chat server, including Tidewire's,
-// follows one wire contract: the part of docs/reference/protocol.md, section
+// follows one wire contract: the part of docs/protocol.md, section
 // /ws/chat, that all of them implement. It uses only their command lines and
 // sockets.
 //

@@ -39,6 +39,7 @@ func newAPI(s *Server) *api {
 	for pattern, route := range routes() {
 		a.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { a.call(w, r, route) })
 	}
+	a.descriptions()
 	return a
 }
 

@@ -69,7 +69,7 @@ func (l *lastRequest) send() bool {
 	answers := make(map[string]string)
 	for {
 		w.SetReadDeadline(time.Now().Add(patience))
-		messages, err := w.Read()
+		messages, err := read(w.Conn)
 		for _, m := range messages {
 			var got struct{ ID, Type, Code string }
 			json.Unmarshal(m.Payload, &got)

@@ -96,7 +96,7 @@ func closeOf(w *wire) websocket.StatusCode {
 	w.t.Helper()
 	w.SetReadDeadline(time.Now().Add(patience))
 	for {
-		if _, err := w.Read(); err != nil {
+		if _, err := read(w.Conn); err != nil {
 			closed, ok := errors.AsType[*websocket.CloseError](err)
 			if !ok {
 				w.t.Fatal(err)
@@ -353,7 +353,7 @@ func TestAuth_Expiry(t *testing.T) {
 		for {
 			send(t, w.Conn, `{"id":"x","type":"publish","stream":"orders","payload":"x"}`)
 			w.SetReadDeadline(time.Now().Add(patience))
-			messages, err := w.Read()
+			messages, err := read(w.Conn)
 			if err != nil {
 				return false // the grace was over before the next request
 			}
@@ -378,7 +378,7 @@ func TestAuth_Renewal(t *testing.T) {
 		w.next()
 		send(t, w.Conn, fmt.Sprintf(`{"id":"x","type":"auth","token":%q}`, tokenOf(t, "ann", time.Hour)))
 		w.SetReadDeadline(time.Now().Add(patience))
-		if messages, err := w.Read(); err != nil || !strings.Contains(string(messages[0].Payload), `"type":"ok"`) {
+		if messages, err := read(w.Conn); err != nil || !strings.Contains(string(messages[0].Payload), `"type":"ok"`) {
 			return false // the former token and its grace were over before
 		}
 		w.silent(shortLife + 2*grace)
@@ -441,7 +441,7 @@ func TestAuth_ExpiryOfIngest(t *testing.T) {
 	c := serveClosed(t, func(cfg *gateway.Config) { cfg.Auth.Grace = 100 * time.Millisecond })
 	c.shortLived("/ws/ingest", "write ingest:*", func(w *wire) bool {
 		w.SetReadDeadline(time.Now().Add(patience))
-		messages, err := w.Read()
+		messages, err := read(w.Conn)
 		if closed, ok := errors.AsType[*websocket.CloseError](err); len(messages) > 0 || !ok || closed.Code != 4401 {
 			t.Errorf("got %q, %v, want a Close with 4401", messages, err)
 		}

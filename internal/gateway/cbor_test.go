@@ -50,6 +50,7 @@ func (w *cborWire) send(fields map[string]any) {
 
 func (w *cborWire) raw(b []byte) {
 	w.t.Helper()
+	recorded.sent(w.Conn, websocket.OpBinary, b)
 	if err := w.Queue(websocket.OpBinary, b); err != nil {
 		w.t.Fatal(err)
 	}
@@ -60,7 +61,7 @@ func (w *cborWire) message() websocket.Message {
 	w.t.Helper()
 	w.SetReadDeadline(time.Now().Add(patience))
 	for len(w.read) == 0 {
-		messages, err := w.Read()
+		messages, err := read(w.Conn)
 		for _, m := range messages {
 			w.read = append(w.read, websocket.Message{Op: m.Op, Payload: append([]byte{}, m.Payload...)})
 		}

@@ -131,7 +131,7 @@ type viewer struct {
 
 func (v *viewer) read() {
 	for {
-		messages, err := v.conn.Read()
+		messages, err := read(v.conn)
 		v.mu.Lock()
 		for _, m := range messages {
 			var got struct {

@@ -44,7 +44,7 @@ func heard(t *testing.T, c *websocket.Conn, last string) (all []string) {
 	t.Helper()
 	c.SetReadDeadline(time.Now().Add(patience))
 	for {
-		messages, err := c.Read()
+		messages, err := read(c)
 		for _, m := range messages {
 			var what struct {
 				Type, Code string
@@ -140,7 +140,7 @@ func TestJoin_LeaveAfterIt(t *testing.T) {
 	if len(got) != 101+3 {
 		t.Errorf("got %v", got)
 	}
-	if _, err := c.Read(); !isClose(err, websocket.StatusNormal) {
+	if _, err := read(c); !isClose(err, websocket.StatusNormal) {
 		t.Errorf("ended with %v, want a Close frame with 1000", err)
 	}
 }
@@ -162,13 +162,13 @@ func TestJoin_StopInTheMiddle(t *testing.T) {
 	expect(t, talker, `{"id":1,"position":401,"type":"ok"}`)
 	c := dial(t, "ws://"+addr+"/ws")
 	send(t, c, `{"type":"join","room":"kept-1","after":0,"id":"join"}`)
-	if _, err := c.Read(); err != nil { // the history has begun
+	if _, err := read(c); err != nil { // the history has begun
 		t.Fatal(err)
 	}
 	stopped := make(chan error, 1)
 	go func() { stopped <- server.Shutdown(t.Context()) }()
 	heard(t, c, "joinunavailable")
-	if _, err := c.Read(); !isClose(err, websocket.StatusGoingAway) {
+	if _, err := read(c); !isClose(err, websocket.StatusGoingAway) {
 		t.Errorf("ended with %v, want a Close frame with 1001", err)
 	}
 	c.Close(websocket.StatusGoingAway, "")

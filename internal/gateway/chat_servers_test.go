@@ -86,7 +86,7 @@ func readAll(t *testing.T, c *websocket.Conn, who, last int) {
 	c.SetReadDeadline(time.Now().Add(patience))
 	own, got, before := make(map[int64]bool), make(map[int64]bool), make(map[string]int64)
 	for len(own)+len(got) < last {
-		messages, err := c.Read()
+		messages, err := read(c)
 		for _, m := range messages {
 			var chat struct {
 				Type, Room string

@@ -312,7 +312,7 @@ func TestStored_NoGapAndNothingTwice(t *testing.T) {
 		send(t, c, `{"type":"join","room":"kept-1","id":1}`)
 		talking.Go(func() {
 			go func() { // discards messages of others
-				for _, err := c.Read(); err == nil; _, err = c.Read() {
+				for _, err := read(c); err == nil; _, err = read(c) {
 				}
 			}()
 			for n := range total / talkers {
@@ -347,7 +347,7 @@ func TestStored_NoGapAndNothingTwice(t *testing.T) {
 func follow(t *testing.T, c *websocket.Conn, after, to int64) int64 {
 	c.SetReadDeadline(time.Now().Add(patience))
 	for after < to {
-		messages, err := c.Read()
+		messages, err := read(c)
 		for _, m := range messages {
 			var chat struct{ Position int64 }
 			if json.Unmarshal(m.Payload, &chat) != nil || chat.Position != after+1 {

@@ -31,7 +31,7 @@ func expect(t *testing.T, c *websocket.Conn, want ...string) {
 	c.SetReadDeadline(time.Now().Add(patience))
 	var got []string
 	for len(got) < len(want) {
-		messages, err := c.Read()
+		messages, err := read(c)
 		for _, m := range messages {
 			got = append(got, untimed(m.Payload))
 		}
@@ -77,7 +77,7 @@ func TestChat_RateLimitDropsAndRefills(t *testing.T) {
 	}
 	send(t, alice, append(flood, `{"type":"chat","text":"x","id":9}`)...)
 	expect(t, bob, flood[:3]...)
-	messages, err := alice.Read()
+	messages, err := read(alice)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +142,7 @@ func TestChat_FloodHarmsNobody(t *testing.T) {
 	var heardFlood, heardTalk []string
 	listener.SetReadDeadline(time.Now().Add(patience))
 	for len(heardFlood) < len(flood) || len(heardTalk) < len(spoken) {
-		messages, err := listener.Read()
+		messages, err := read(listener)
 		for _, m := range messages {
 			if text := string(m.Payload); strings.Contains(text, `"flooder"`) {
 				heardFlood = append(heardFlood, text)
@@ -169,7 +169,7 @@ func answers(t *testing.T, c *websocket.Conn, n int, user string) (codes []strin
 	t.Helper()
 	c.SetReadDeadline(time.Now().Add(patience))
 	for len(codes) < n {
-		messages, err := c.Read()
+		messages, err := read(c)
 		for _, m := range messages {
 			var answer struct {
 				Type, Code, User string
@@ -289,7 +289,7 @@ func TestChat_BadMessagesAreIgnoredOrAnswered(t *testing.T) {
 		{`{"type":"join","presence":null,"id":12}`, ""},
 	} {
 		send(t, c, q.request)
-		messages, err := c.Read()
+		messages, err := read(c)
 		if err != nil {
 			t.Fatalf("%s: %v", q.request, err)
 		}
@@ -317,7 +317,7 @@ func TestChat_HeartbeatAndSilence(t *testing.T) {
 	var err error
 	for start := time.Now(); err == nil; {
 		var messages []websocket.Message
-		messages, err = c.Read()
+		messages, err = read(c)
 		for _, m := range messages {
 			var ping struct {
 				Type string
@@ -358,7 +358,7 @@ func TestChat_ControlFramesAreSignsOfLife(t *testing.T) {
 		c.Queue(websocket.OpText, []byte(`{"type":"ping","ts":1}`))
 		c.Flush()
 		c.SetReadDeadline(time.Now().Add(patience))
-		_, err := c.Read()
+		_, err := read(c)
 		return err
 	}
 	for _, op := range []websocket.Opcode{websocket.OpPing, websocket.OpPong} {
@@ -383,7 +383,7 @@ func TestChat_LeaveAndShutdownCodes(t *testing.T) {
 	code := func(c *websocket.Conn) websocket.StatusCode {
 		var closed *websocket.CloseError
 		for {
-			if _, err := c.Read(); errors.As(err, &closed) {
+			if _, err := read(c); errors.As(err, &closed) {
 				c.Close(closed.Code, "")
 				return closed.Code
 			} else if err != nil {
@@ -438,7 +438,7 @@ func TestChat_InvalidUTF8(t *testing.T) {
 	c.Queue(websocket.OpText, []byte("{\"type\":\"chat\",\"text\":\"\xff\"}"))
 	c.Flush()
 	c.SetReadDeadline(time.Now().Add(patience))
-	_, err := c.Read()
+	_, err := read(c)
 	var closed *websocket.CloseError
 	if !errors.As(err, &closed) || closed.Code != websocket.StatusInvalidPayload {
 		t.Errorf("got %v, want code 1007", err)

@@ -269,7 +269,7 @@ func TestConsume_ManyCompete(t *testing.T) {
 		send(t, worker.Conn, `{"type":"consume","queue":"jobs","credits":7}`)
 		go func() {
 			for {
-				messages, err := worker.Read()
+				messages, err := read(worker)
 				for _, m := range messages {
 					var d got
 					json.Unmarshal(m.Payload, &d)

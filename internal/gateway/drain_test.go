@@ -38,7 +38,7 @@ func TestDrain(t *testing.T) {
 		w.ask(`{"id":1,"type":"join","room":"a"}`, `{"id":1,"type":"ok"}`)
 		go func() {
 			w.SetReadDeadline(time.Now().Add(patience))
-			_, err := w.Read()
+			_, err := read(w.Conn)
 			left, ok := errors.AsType[*websocket.CloseError](err)
 			if !ok {
 				t.Errorf("client %d: %v", i, err)

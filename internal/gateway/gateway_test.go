@@ -34,7 +34,8 @@ func TestMain(m *testing.M) {
 	if !given {
 		flag.Set("test.parallel", "4")
 	}
-	pgtest.Main(m)
+	http.DefaultTransport = recordingTransport{http.DefaultTransport.(*http.Transport)}
+	pgtest.Main(compared{m})
 }
 
 // memory is a store that commits when the test allows it.
@@ -124,6 +125,7 @@ func dial(t *testing.T, url string) *websocket.Conn {
 func send(t *testing.T, c *websocket.Conn, texts ...string) {
 	t.Helper()
 	for _, text := range texts {
+		recorded.sent(c, websocket.OpText, []byte(text))
 		if err := c.Queue(websocket.OpText, []byte(text)); err != nil {
 			t.Fatal(err)
 		}

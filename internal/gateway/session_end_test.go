@@ -64,7 +64,7 @@ func TestSession_ManyLargeAnswers(t *testing.T) {
 	close(events.let)
 	c.SetReadDeadline(time.Now().Add(20 * time.Second)) // less than the lane's patience
 	for got := 0; got < atATime+more; {
-		messages, err := c.Read()
+		messages, err := read(c)
 		if err != nil {
 			t.Fatalf("after %d answers: %v", got, err)
 		}
@@ -107,7 +107,7 @@ func TestSession_LargeAnswersAtTheEnd(t *testing.T) {
 	got := 0
 	c.SetReadDeadline(time.Now().Add(20 * time.Second))
 	for {
-		messages, err := c.Read()
+		messages, err := read(c)
 		got += len(messages)
 		if err == nil {
 			continue

@@ -45,7 +45,7 @@ func (w *wire) next() string {
 	w.t.Helper()
 	w.SetReadDeadline(time.Now().Add(patience))
 	for len(w.read) == 0 {
-		messages, err := w.Read()
+		messages, err := read(w.Conn)
 		for _, m := range messages {
 			w.read = append(w.read, untimed(m.Payload))
 		}
@@ -79,7 +79,7 @@ func (w *wire) ask(text, answer string) {
 func (w *wire) silent(d time.Duration) {
 	w.t.Helper()
 	w.SetReadDeadline(time.Now().Add(d))
-	messages, err := w.Read()
+	messages, err := read(w.Conn)
 	if len(w.read)+len(messages) > 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
 		w.t.Fatalf("got %d messages and %v, want silence", len(w.read)+len(messages), err)
 	}
@@ -253,7 +253,7 @@ func TestSession_TooLargeIsClosed(t *testing.T) {
 	_, _, _, addr := serveAll(t)
 	c := connect(t, addr)
 	send(t, c.Conn, `{"type":"publish","stream":"orders","payload":"`+strings.Repeat("x", 256<<10)+`"}`)
-	if _, err := c.Read(); !isClose(err, websocket.StatusTooBig) {
+	if _, err := read(c); !isClose(err, websocket.StatusTooBig) {
 		t.Errorf("ended with %v, want a Close frame with 1009", err)
 	}
 }
@@ -293,7 +293,7 @@ func TestSession_CloseComesAfterTheAnswers(t *testing.T) {
 			var err error
 			for err == nil {
 				var messages []websocket.Message
-				messages, err = c.Read()
+				messages, err = read(c)
 				for _, m := range messages {
 					var got struct {
 						Type string

@@ -21,7 +21,7 @@ func answersThenClose(t *testing.T, c *websocket.Conn) (map[string]string, error
 	c.SetReadDeadline(time.Now().Add(patience))
 	codes := make(map[string]string)
 	for {
-		messages, err := c.Read()
+		messages, err := read(c)
 		for _, m := range messages {
 			var a struct {
 				ID   int

@@ -222,7 +222,7 @@ func TestSubscribe_StopInTheMiddle(t *testing.T) {
 	c.SetReadDeadline(time.Now().Add(patience))
 	var err error
 	for err == nil {
-		_, err = c.Read()
+		_, err = read(c)
 	}
 	if !isClose(err, websocket.StatusGoingAway) {
 		t.Errorf("ended with %v, want a Close frame with 1001", err)

@@ -45,8 +45,8 @@ var (
 
 // Main runs the tests, stops the shared server, fails on leaked goroutines,
 // and exits. It shortens the second for which programs that the tests start, built
-// with the race detector, wait for races when they exit.
-func Main(m *testing.M) {
+// with the race detector, wait for races when they exit. m is a *testing.M, or calls one.
+func Main(m interface{ Run() int }) {
 	os.Setenv("GORACE", "atexit_sleep_ms=20 "+os.Getenv("GORACE"))
 	code := m.Run()
 	if err := shared.stop(); err != nil {

@@ -1,0 +1,243 @@
+package gateway_test
+
+import (
+	"bufio"
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tidewire/tidewire/internal/budget"
+	"github.com/tidewire/tidewire/internal/gateway"
+)
+
+// serveCanned serves an engine that answers with all fields there are, in open mode.
+func serveCanned(t *testing.T) client {
+	t.Helper()
+	f := closed{streams: newFakeStreams(t, "orders"), queues: newFakeQueues(t, "jobs")}
+	store := newMemoryStore(t)
+	kept := cannedEngine(f)
+	kept.Rooms = store
+	_, addr := serve(t, gateway.Config{Engine: kept, Nodes: cannedNodes{}, Version: "v1.2.3", Chat: gateway.ChatConfig{StoredRooms: []string{"kept"}}})
+	return client{t, addr}
+}
+
+// TestEverything_Routes: each route of which other tests have no request takes its parameters and its body. What it answers is compared with its description.
+func TestEverything_Routes(t *testing.T) {
+	t.Parallel()
+	c := serveCanned(t)
+	for _, one := range []struct{ method, path, body string }{
+		{"GET", "/v1/streams", ""}, {"GET", "/v1/streams/s", ""},
+		{"GET", "/v1/streams/orders/messages?wait_ms=1", ""},
+		{"POST", "/v1/streams/s/messages", `{"payload_base64":"YQ==","key":"k"}`},
+		{"GET", "/v1/streams/orders/groups?limit=5&after=a", ""},
+		{"GET", "/v1/streams/s/retention", ""},
+		{"PUT", "/v1/streams/s/retention", `{"max_age_ms":1,"max_bytes":2,"consumed":true}`},
+		{"POST", "/v1/streams/s/groups/g/seek", `{"after":1}`},
+		{"POST", "/v1/streams/s/groups/g/seek", `{"at":"2026-11-26T08:05:07Z"}`},
+		{"POST", "/v1/streams/s/groups/g/seek", `{"from":"start"}`},
+		{"DELETE", "/v1/streams/s/groups/g", ""},
+		{"POST", "/v1/queues/q", `{"partitions":4}`},
+		{"GET", "/v1/queues/q/options", ""}, {"GET", "/v1/queues/ordered/options", ""},
+		{"PATCH", "/v1/queues/q/options", `{"max_attempts":1,"retry_min_ms":1,"retry_max_ms":2}`}, {"PATCH", "/v1/queues/ordered/options", `{"max_attempts":1}`},
+		{"POST", "/v1/queues/q/pause", ""}, {"POST", "/v1/queues/q/resume", ""}, {"POST", "/v1/queues/q/purge", `{"dead":true}`},
+		{"GET", "/v1/queues/q/messages?limit=5", ""},
+		{"POST", "/v1/queues/q/messages", `{"payload_base64":"YQ==","key":"k","headers":{},"delay_ms":1,"priority":1,"client":"c","sequence":1}`},
+		{"GET", "/v1/queues/q/dead?after=1&limit=5&key=k&reason=r&min_attempts=1&max_attempts=9&since=2026-11-26T08:05:07Z&until=2026-11-26T08:05:07Z", ""},
+		{"POST", "/v1/queues/q/dead/redrive", `{"positions":[1]}`}, {"POST", "/v1/queues/q/dead/purge", `{"positions":[1]}`},
+		{"POST", "/v1/events", `{"events":[{"type":"E"}],"client":"c","sequence":1}`}, {"POST", "/v1/events?store=a", `{"events":[{"type":"E"}]}`},
+		{"GET", "/v1/events?before=9&limit=5&backwards=true", ""},
+		{"POST", "/v1/events/query?store=a", `{"query":{}}`}, {"POST", "/v1/events/query", `{"store":"a","after":1,"before":9,"limit":5,"backwards":true}`},
+		{"POST", "/v1/events/project?store=a", `{"queries":[{}]}`}, {"POST", "/v1/events/project", `{"store":"a","queries":[{}]}`},
+		{"GET", "/v1/events/stores", ""}, {"GET", "/v1/events/stores/a", ""}, {"POST", "/v1/events/stores/a", ""}, {"DELETE", "/v1/events/stores/a", ""},
+		{"GET", "/v1/schedules?after=a&limit=5", ""}, {"GET", "/v1/schedules/a", ""}, {"GET", "/v1/schedules/b", ""},
+		{"PUT", "/v1/schedules/a", `{"cron":"@daily","time_zone":"UTC","queue":"q","key":"k","headers":{},"payload":"x","priority":1,"catch_up":"latest","paused":false}`},
+		{"PUT", "/v1/schedules/b", `{"at":"2026-11-26T08:05:07Z","stream":"s","payload_base64":"/w=="}`},
+		{"POST", "/v1/schedules/a/pause", ""}, {"POST", "/v1/schedules/a/resume", ""}, {"DELETE", "/v1/schedules/a", ""},
+		{"POST", "/v1/rooms/chats", `{"rooms":["a"],"chat":{"type":"chat","room":"a","user":"ann","text":"x"}}`},
+		{"POST", "/v1/rooms/kept/chats", `{"user":"ann","text":"x"}`}, {"GET", "/v1/rooms/kept/chats", ""},
+		{"GET", "/v1/nodes", ""},
+	} {
+		if status, text := c.do(one.method, one.path, one.body); status != http.StatusOK {
+			t.Errorf("%s %s %s: %d %s", one.method, one.path, one.body, status, text)
+		}
+	}
+	for _, path := range []string{"/v1/streams/s/messages", "/v1/queues/q/messages"} {
+		c.do("POST", path, `{"payload":"x"}`, "Idempotency-Key", "c:1")
+	}
+	c.do("POST", "/v1/events", `{"events":[{"type":"E"}]}`, "Idempotency-Key", "c:1")
+	c.do("POST", "/v1/queues/q/messages?raw&key=k", "x", "Content-Type", "application/octet-stream")
+}
+
+// TestEverything_Jobs: jobs on dead letters are started, fail, are shown and stopped.
+func TestEverything_Jobs(t *testing.T) {
+	t.Parallel()
+	c := serveCanned(t)
+	for _, act := range []string{"redrive", "purge"} {
+		queue := "/v1/queues/broken-" + act
+		job := func(body string) string {
+			status, text := c.do("POST", queue+"/dead/"+act, body)
+			name, _, found := strings.Cut(strings.TrimPrefix(text, `{"job":"`), `"`)
+			if status != http.StatusOK || !found {
+				t.Fatalf("%d %s", status, text)
+			}
+			return queue + "/jobs/" + name
+		}
+		path := job(`{"filter":{"key":"k","reason":"r","min_attempts":1,"max_attempts":2,"since":"2026-11-26T08:05:07Z","until":"2026-11-26T08:05:07Z"}}`)
+		job(`{"all":true}`)
+		for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+			if _, text := c.do("GET", path, ""); strings.Contains(text, `"state":"failed"`) {
+				break
+			} else if time.Now().After(end) {
+				t.Fatal(text)
+			}
+		}
+		c.do("GET", queue+"/jobs", "")
+		c.do("DELETE", path, "")
+	}
+	for range 4 {
+		c.do("POST", "/v1/queues/q/dead/redrive", `{"all":true}`)
+	}
+	c.refused("POST", "/v1/queues/q/dead/redrive", `{"all":true}`, http.StatusTooManyRequests, "too_many_jobs")
+}
+
+// TestEverything_Deliveries: deliveries have all fields, and are settled one by one and together.
+func TestEverything_Deliveries(t *testing.T) {
+	t.Parallel()
+	c := serveCanned(t)
+	token := func() string {
+		_, text := c.do("POST", "/v1/queues/q/receive?max=2&wait_ms=1000", "")
+		_, rest, _ := strings.Cut(text, `"delivery":"`)
+		one, _, found := strings.Cut(rest, `"`)
+		if !found {
+			t.Fatal(text)
+		}
+		return one
+	}
+	for _, kind := range []string{"ack", "nack", "extend"} {
+		for _, body := range []string{`{"delivery":"` + token() + `"`, `{"deliveries":["` + token() + `"]`} {
+			body += map[string]string{"nack": `,"delay_ms":1,"reason":"r"}`, "extend": `,"lease_ms":1000}`}[kind]
+			if kind == "ack" {
+				body += "}"
+			}
+			if status, text := c.do("POST", "/v1/queues/q/"+kind, body); status != http.StatusOK {
+				t.Errorf("%s %s: %d %s", kind, body, status, text)
+			}
+		}
+	}
+	w := connect(t, c.addr)
+	w.ask(`{"type":"consume","id":1,"queue":"q","credits":2}`, `{"type":"ok","id":1}`)
+	names := make([]string, 2)
+	for i := range names {
+		_, rest, _ := strings.Cut(w.next(), `"delivery":"`)
+		names[i], _, _ = strings.Cut(rest, `"`)
+	}
+	w.ask(`{"type":"extend","id":2,"queue":"q","deliveries":["`+names[0]+`"],"lease_ms":60000}`, `{"type":"ok","id":2,"count":1}`)
+	send(t, w.Conn, `{"type":"nack","id":"n","queue":"q","deliveries":["`+names[0]+`"],"delay_ms":1,"reason":"r"}`, `{"type":"ack","id":"a","queue":"q","deliveries":["`+names[1]+`"]}`)
+	for answers := 0; answers < 2; {
+		if text := w.next(); strings.Contains(text, `"type":"ok"`) {
+			answers++
+		}
+	}
+}
+
+// TestEverything_Requests: requests on /ws with fields that other tests do not have.
+func TestEverything_Requests(t *testing.T) {
+	t.Parallel()
+	c := serveCanned(t)
+	w := &wire{Conn: dialWith(t, c.addr, "tidewire.v1"), t: t}
+	w.next() // hello, with a version
+	for _, text := range []string{
+		`"type":"publish","stream":"s","messages":[{"payload":"x","key":"k","headers":{"h":1}}]`,
+		`"type":"enqueue","queue":"q","payload_base64":"YQ==","priority":1,"client":"c","sequence":1`,
+		`"type":"append","events":[{"type":"E"}],"client":"c","sequence":1`,
+		`"type":"query","store":"a","query":{},"after":1`,
+		`"type":"project","store":"a","queries":[{}]`,
+		`"type":"subscribe","store":"a","query":{},"subscription":"e"`,
+		`"type":"chat","text":"x","ts":1,"on_lag":"gap"`,
+		`"type":"auth","token":"any"`,
+	} {
+		if got := w.code("{" + text + `,"id":"x"}`); got != "ok" {
+			t.Errorf("%s: %s", text, got)
+		}
+	}
+	send(t, w.Conn, `{"type":"ping","id":1}`, `{"type":"pong","id":1,"ts":1}`)
+	w.next()
+}
+
+// TestEverything_Codes: errors of an engine, as clients get them.
+func TestEverything_Codes(t *testing.T) {
+	t.Parallel()
+	c := serveCanned(t)
+	for _, code := range []string{"cross_partition", "partitioned", "queue_stream", "sequence_too_old"} {
+		c.do("POST", "/v1/streams/"+code+"/messages", `{"payload":"x"}`)
+	}
+	for _, code := range []string{"position_ahead", "offset_missing"} {
+		c.do("POST", "/v1/streams/"+code+"/groups/g/commit", `{"position":1}`)
+	}
+	for _, code := range []string{"duplicate_id", "too_expensive"} {
+		c.do("POST", "/v1/events?store="+code, `{"events":[{"type":"E"}]}`)
+	}
+	c.do("POST", "/v1/events/project?store=busy", `{"queries":[{}]}`)
+	c.do("POST", "/v1/queues/journal_lost/receive", "")
+	w := connect(t, c.addr)
+	send(t, w.Conn, `{"type":"subscribe","id":1,"stream":"slow"}`, `{"type":"unsubscribe","id":2,"subscription":"slow"}`)
+	w.want(`{"type":"error","id":1,"code":"ended","message":"it was ended before it began","retryable":false}`, `{"type":"ok","id":2}`)
+	for range 10 {
+		c.do("POST", "/v1/queues/q/receive?max=1000&wait_ms=1000", "")
+	}
+	c.refused("POST", "/v1/queues/q/receive", "", http.StatusTooManyRequests, "too_many_deliveries")
+}
+
+// TestEverything_Overloaded: a request for which there is no memory is refused.
+func TestEverything_Overloaded(t *testing.T) {
+	t.Parallel()
+	_, addr := serve(t, gateway.Config{Engine: cannedEngine(closed{streams: newFakeStreams(t), queues: newFakeQueues(t)}), Budget: budget.New(1 << 10)})
+	client{t, addr}.refused("POST", "/v1/streams/s/messages", `{"payload":"`+strings.Repeat("x", 2000)+`"}`, http.StatusServiceUnavailable, "overloaded")
+}
+
+// TestEverything_Administration: acts on users and tokens.
+func TestEverything_Administration(t *testing.T) {
+	t.Parallel()
+	c := serveClosed(t, func(cfg *gateway.Config) { cfg.Auth.Administration, cfg.Nodes = cannedAdministration{}, cannedNodes{} })
+	token := tokenOf(t, "root", time.Hour, "connections server:*", "notify user:*")
+	for _, one := range []struct{ path, body, want string }{
+		{"users/ann/disconnect", `{"reconnect":false}`, "200"}, {"users/ann/disconnect", "", "200"},
+		{"tokens/revoke", `{"user":"ann","before":1795296400,"expires":4102444800}`, "200"}, {"tokens/revoke", `{"jti":"7"}`, "200"},
+		{"tokens/revoke", `{"user":"many"}`, "409 too_many_revocations"},
+		{"users/ann/messages", `{"message":{}}`, "200"},
+	} {
+		if got := c.status("POST", "/v1/"+one.path, one.body, token); got != one.want {
+			t.Errorf("%s %s: %s, want %s", one.path, one.body, got, one.want)
+		}
+	}
+}
+
+// TestEverything_Follow: followers by server-sent events, from the beginning and after a position.
+func TestEverything_Follow(t *testing.T) {
+	t.Parallel()
+	c := serveCanned(t)
+	for _, one := range []struct{ path, last string }{
+		{"streams/orders/follow?after=0", ""}, {"streams/orders/follow?from=end", ""}, {"streams/orders/follow", "0"},
+		{"events/follow?type=E&tag=t&store=a&after=0", ""}, {"events/follow?from=start", ""}, {"events/follow", "0"},
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		r, err := http.NewRequestWithContext(ctx, "GET", "http://"+c.addr+"/v1/"+one.path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if one.last != "" {
+			r.Header.Set("Last-Event-ID", one.last)
+		}
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if line, err := bufio.NewReader(resp.Body).ReadString('\n'); err != nil || !strings.HasPrefix(line, "retry: ") {
+			t.Errorf("%s: %q, %v", one.path, line, err)
+		}
+		resp.Body.Close()
+		cancel()
+	}
+}

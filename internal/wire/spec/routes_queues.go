@@ -1,0 +1,134 @@
+package spec
+
+import "github.com/tidewire/tidewire/internal/wire"
+
+var settleCodes = []string{"not_found", "lease_lost", "not_settled", "invalid_duration", "too_many_messages", "queue_gone"}
+
+func queueName() *Schema { return objectOf(false, required("queue", text("its name"))) }
+
+// changeable are the options of a queue that can be changed.
+var changeable = wire.Of(wire.FieldMaxAttempts, wire.FieldRetryMinMS, wire.FieldRetryMaxMS)
+
+func queueOptions() *Schema {
+	return objectOf(false,
+		required("queue", text("its name")),
+		required("max_attempts", atLeast(1, "after so many deliveries a message is a dead letter")),
+		required("retry_min_ms", atLeast(0, "how long a message waits after the first nack, in milliseconds")),
+		required("retry_max_ms", atLeast(0, "how long it waits at most, in milliseconds")),
+		optional("priorities", atLeast(2, "how many priorities it has, if it has some")),
+		optional("partitions", atLeast(1, "how many partitions it has, if it has some")))
+}
+
+func paused(kind string) *Schema {
+	return objectOf(false, required(kind, text("its name")), required("paused", boolean("it is paused")))
+}
+
+func queueRoutes() []Route {
+	count := objectOf(false, required("count", atLeast(0, "how many messages")))
+	return []Route{
+		{Method: "GET", Path: "/v1/queues", Name: "listQueues", Summary: "Lists the queues that the caller may see.", Right: "none; queues on which the caller has no right are left out",
+			Answer: objectOf(false, required("queues", listOf(queueName(), 0, 0, "the queues")))},
+		{Method: "POST", Path: "/v1/queues/{queue}", Name: "createQueue", Summary: "Creates a queue if there is none. Without options, any queue of that name will do; with some, one that has others is an error (exists), and so is a stream of that name that is in use.", Right: "admin queue:NAME, and admin stream:NAME for its streams",
+			Body: objectOf(true, append(bodyIgnores(0), fieldsOf(wire.QueueOptions, nil)...)...), NoBody: true, Answer: queueName(),
+			Codes: []string{"exists", "invalid_duration", "not_found", "partitioned"}},
+		{Method: "GET", Path: "/v1/queues/{queue}", Name: "getQueue", Summary: "The statistics of a queue. Numbers of messages are numbers of positions, including gaps.", Right: "inspect queue:NAME",
+			Answer: objectOf(false,
+				required("queue", text("its name")),
+				required("ready", atLeast(0, "to be delivered now")),
+				required("leased", atLeast(0, "claimed by a server: delivered and not settled, or about to be")),
+				required("delayed", atLeast(0, "to be delivered later")),
+				required("dead", atLeast(0, "dead letters")),
+				required("head", atLeast(0, "enqueued ever; for computing rates")),
+				required("oldest_ms", atLeast(0, "the age of the oldest message that is ready, in milliseconds")),
+				required("nodes", atLeast(0, "servers that consume the queue")),
+				required("paused", boolean("it is paused"))),
+			Codes: []string{"not_found", "journal_lost"}},
+		{Method: "DELETE", Path: "/v1/queues/{queue}", Name: "dropQueue", Summary: "Drops a queue, with its messages.", Right: "admin queue:NAME", Answer: queueName(), Codes: []string{"not_found"}},
+		{Method: "GET", Path: "/v1/queues/{queue}/options", Name: "getQueueOptions", Summary: "The options of a queue.", Right: "inspect queue:NAME", Answer: queueOptions(), Codes: []string{"not_found"}},
+		{Method: "PATCH", Path: "/v1/queues/{queue}/options", Name: "setQueueOptions", Summary: "Changes some options of a queue. Servers take them within seconds.", Right: "admin queue:NAME",
+			Body: objectOf(true, append(bodyIgnores(0), fieldsOf(changeable, nil)...)...), Answer: queueOptions(), Codes: []string{"not_found", "invalid_duration"}},
+		{Method: "POST", Path: "/v1/queues/{queue}/pause", Name: "pauseQueue", Summary: "Stops deliveries on all servers, within seconds.", Right: "admin queue:NAME", Answer: paused("queue"), Codes: []string{"not_found"}},
+		{Method: "POST", Path: "/v1/queues/{queue}/resume", Name: "resumeQueue", Summary: "Continues deliveries.", Right: "admin queue:NAME", Answer: paused("queue"), Codes: []string{"not_found"}},
+		{Method: "POST", Path: "/v1/queues/{queue}/purge", Name: "purgeQueue", Summary: "Removes all messages that no server has claimed.", Right: "admin queue:NAME",
+			Body: objectOf(true, optional("dead", boolean("dead letters too").byDefault(false))), NoBody: true, Answer: count, Codes: []string{"not_found", "journal_lost"}},
+	}
+}
+
+func deliveryRoutes() []Route {
+	settled := objectOf(false, okSettled)
+	settle := func(kind, summary string) Route {
+		return Route{Method: "POST", Path: "/v1/queues/{queue}/" + kind, Name: kind, Summary: summary + " Any server of a cluster takes it.", Right: "consume queue:NAME",
+			Body: bodyOf(kind, wire.Of(wire.FieldQueue)), Answer: settled, Codes: settleCodes}
+	}
+	return []Route{
+		{Method: "POST", Path: "/v1/queues/{queue}/messages", Name: "enqueue", Summary: "Stores messages, as enqueue does on /ws. The answer comes after the commit.", Right: "enqueue queue:NAME",
+			Query: Fields{rawBody, rawKey}, Headers: Fields{idempotencyKey}, Raw: true,
+			Body: bodyOf("enqueue", wire.Of(wire.FieldQueue)), Answer: placed(), Codes: append([]string{"invalid_duration"}, publishCodes...)},
+		{Method: "GET", Path: "/v1/queues/{queue}/messages", Name: "peekQueue", Summary: "Reads the next messages, which stay in the queue.", Right: "inspect queue:NAME",
+			Query: Fields{pageSize(1000, 100)}, Answer: objectOf(false, required("messages", listOf(ref("storedMessage", ""), 0, 1000, "the messages"))), Codes: []string{"not_found", "journal_lost"}},
+		{Method: "POST", Path: "/v1/queues/{queue}/receive", Name: "receive", Summary: "Leases messages to the client for 30 s, which it settles with ack, nack or extend. The answer comes when there are some, or after wait_ms. The first receive at a server may take longer than 100 ms: give wait_ms.", Right: "consume queue:NAME",
+			Query: Fields{
+				optional("max", between(1, 1000, "how many at most").byDefault(1)),
+				optional("wait_ms", between(0, 20_000, "how long to wait for a message, and at least 100 ms").byDefault(0))},
+			Answer: objectOf(false, required("deliveries", listOf(objectOf(false, append(Fields{required("queue", text("the queue"))}, delivery()...)...), 0, 1000, "the deliveries; none if there is nothing to do"))),
+			Codes:  []string{"not_found", "too_many_deliveries", "half_closed", "queue_gone", "journal_lost", "queue_stream"}},
+		settle("ack", "The work is done: the messages leave the queue. The answer comes after the commit."),
+		settle("nack", "The work failed: the messages are delivered again after a delay."),
+		settle("extend", "The work takes longer: the leases end later."),
+	}
+}
+
+// deadFilter are the fields that select dead letters.
+func deadFilter() Fields {
+	return Fields{
+		optional("key", text("only those with this key")),
+		optional("reason", text("only those whose reason contains this")),
+		optional("min_attempts", between(0, maxAttempts, "only those with at least so many attempts")),
+		optional("max_attempts", between(0, maxAttempts, "only those with at most so many attempts; 0 is no limit")),
+		optional("since", moment("only those that died then or later")),
+		optional("until", moment("only those that died before that")),
+	}
+}
+
+func job() *Schema {
+	return objectOf(false,
+		required("job", text("its name")),
+		required("queue", text("the queue")),
+		required("act", oneOfTexts("what it does", "redrive", "purge")),
+		required("state", oneOfTexts("how far it is", "running", "done", "stopped", "failed")),
+		required("changed", atLeast(0, "how many dead letters it has changed")),
+		required("after", atLeast(0, "the position up to which it has looked")),
+		required("started", moment("when it began")),
+		optional("ended", moment("when it ended")),
+		optional("error", text("why it failed: a code")))
+}
+
+func deadRoutes() []Route {
+	change := func(kind, summary string) Route {
+		body := objectOf(true,
+			optional("positions", listOf(integer("a position"), 1, 1000, "the dead letters at these positions. The answer comes after the commit")),
+			optional("filter", objectOf(true, deadFilter()...).said("the dead letters that it selects: a job")),
+			optional("all", boolean("true: all dead letters, a job")))
+		body.OneOf = exactlyOne("positions", "filter", "all")
+		answer := &Schema{AnyOf: []*Schema{objectOf(false, required("count", atLeast(0, "with positions: how many were changed"))), job()}}
+		return Route{Method: "POST", Path: "/v1/queues/{queue}/dead/" + kind, Name: kind + "Dead", Summary: summary, Right: "admin queue:NAME",
+			Body: body, Answer: answer, Codes: []string{"not_found", "too_many_jobs", "journal_lost"}}
+	}
+	return []Route{
+		{Method: "GET", Path: "/v1/queues/{queue}/dead", Name: "listDead", Summary: "Reads a page of dead letters, which may be empty before the last one.", Right: "inspect queue:NAME",
+			Query: append(Fields{afterPosition("after this position").withDefault(0), pageSize(1000, 100)}, deadFilter()...),
+			Answer: objectOf(false,
+				required("dead", listOf(objectOf(false, append(stored[:len(stored):len(stored)],
+					required("attempts", atLeast(0, "how often it was delivered")),
+					optional("reason", text("the reason of its last nack")),
+					optional("died", moment("when it became a dead letter")))...), 0, 1000, "the dead letters")),
+				optional("next", atLeast(1, "the after to continue with; missing if there are no more"))),
+			Codes: []string{"not_found", "journal_lost"}},
+		change("redrive", "Delivers dead letters again, with no attempts."),
+		change("purge", "Removes dead letters."),
+		{Method: "GET", Path: "/v1/queues/{queue}/jobs", Name: "listJobs", Summary: "Lists the jobs of this server that change many dead letters.", Right: "inspect queue:NAME",
+			Answer: objectOf(false, required("jobs", listOf(job(), 0, 100, "the jobs, oldest first")))},
+		{Method: "GET", Path: "/v1/queues/{queue}/jobs/{job}", Name: "getJob", Summary: "How far a job is.", Right: "inspect queue:NAME", Answer: job(), Codes: []string{"not_found"}},
+		{Method: "DELETE", Path: "/v1/queues/{queue}/jobs/{job}", Name: "stopJob", Summary: "Stops a job. What it has changed stays so.", Right: "admin queue:NAME", Answer: job(), Codes: []string{"not_found"}},
+	}
+}

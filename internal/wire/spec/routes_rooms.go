@@ -1,0 +1,76 @@
+package spec
+
+// silent are servers of a cluster that did not answer.
+func silent(of string) Field {
+	return optional("silent", listOf(text("a server"), 1, 0, "servers of the cluster that did not answer within 5 s: "+of))
+}
+
+// chatBody is a chat over HTTP: it may have any other fields.
+func chatBody() *Schema {
+	return objectOf(false,
+		optional("type", &Schema{Type: "string", Enum: []string{"chat", ""}, Description: "not needed"}),
+		optional("room", text("not needed: that of the path or the list")),
+		required("text", text("what is said")),
+		optional("user", textUpTo(0, nameBytes, "the name of the sender. In closed mode: the sub of the token, or nothing"))).opened()
+}
+
+func roomRoutes() []Route {
+	position := optional("position", atLeast(0, "in a stored room: where the chat is stored"))
+	return []Route{
+		{Method: "POST", Path: "/v1/rooms/{room}/chats", Name: "say", Summary: "Sends a chat to all members of a room, on all servers. In a stored room the answer comes after the commit.", Right: "chat room:NAME",
+			Headers: Fields{idempotencyKey}, Body: chatBody(), Answer: objectOf(false, position, okDuplicate),
+			Codes: []string{"name_too_long", "room_not_stored", "sequence_too_old", "not_stored", "outcome_unknown"}},
+		{Method: "POST", Path: "/v1/rooms/chats", Name: "sayInMany", Summary: "Sends one chat to many rooms. Each has its own result.", Right: "chat room:NAME for each room",
+			Body: objectOf(true, required("rooms", listOf(textUpTo(1, nameBytes, "a room"), 1, 1000, "the rooms, each once")), required("chat", chatBody().said("the chat"))),
+			Answer: objectOf(false, required("results", listOf(objectOf(false,
+				required("room", text("the room")), position,
+				optional("error", ref("problem", "why it got no chat"))), 1, 1000, "in the order of rooms")))},
+		{Method: "GET", Path: "/v1/rooms/{room}/chats", Name: "readRoom", Summary: "Reads a page of the chats of a stored room, as members get them.", Right: "history room:NAME",
+			Query: Fields{afterPosition("after this position").withDefault(0), pageSize(1000, 100),
+				optional("last", between(1, 1000, "in place of after and limit: the last chats"))},
+			Answer: objectOf(false, required("chats", listOf(ref("storedChat", ""), 0, 1000, "the chats")), required("next", atLeast(0, "the after to continue with, also of a join"))),
+			Codes:  []string{"name_too_long", "room_not_stored", "too_old", "history_lost"}},
+		{Method: "GET", Path: "/v1/rooms/{room}/members", Name: "listMembers", Summary: "Who is in a room, on all servers.", Right: "presence room:NAME",
+			Answer: objectOf(false,
+				required("room", text("the room")),
+				required("count", atLeast(0, "how many connections are in it")),
+				required("members", listOf(text("a user"), 0, 1000, "the users, sorted by their bytes")),
+				optional("truncated", boolean("true: there are more users than the list has")),
+				silent("their members are missing")),
+			Codes: []string{"name_too_long"}},
+		{Method: "POST", Path: "/v1/users/{user}/messages", Name: "notify", Summary: "Sends a notice to all connections of a user. It is not stored, and comes at most once.", Right: "notify user:NAME",
+			Body: objectOf(true, required("message", anyObject("what they get"))),
+			Answer: objectOf(false, required("connections", atLeast(0, "how many connections have taken it; whether the client reads it is not known")),
+				silent("their connections may have got it"))},
+	}
+}
+
+func serverRoutes() []Route {
+	const administrators = "connections server:*"
+	second := func(description string) *Schema {
+		return between(1, 253402300799, description+", in seconds since 1970")
+	}
+	revoke := objectOf(true,
+		optional("jti", textUpTo(0, 256, "the token with this jti. Either this or user")),
+		optional("user", textUpTo(0, nameBytes, "the tokens of this user that were issued before a time")),
+		optional("before", second("that time; by default now")),
+		optional("expires", second("when the last of these tokens ends, a time to come, so that the revocation can be forgotten; by default never")))
+	return []Route{
+		{Method: "POST", Path: "/v1/users/{user}/disconnect", Name: "disconnectUser", Summary: "Closes all connections of a user, on all servers, with 4401. The answer comes after the commit, and when this server has done it.", Right: administrators,
+			Body:   objectOf(true, optional("reconnect", boolean("false: refuse all tokens that the user has until now, and close with 4403").byDefault(true))),
+			NoBody: true, Answer: objectOf(false), Codes: []string{"too_many_revocations"}},
+		{Method: "POST", Path: "/v1/tokens/revoke", Name: "revokeTokens", Summary: "Refuses tokens from now on, on all servers, and closes their connections with 4403. The answer comes after the commit, and when this server has done it.", Right: administrators,
+			Body: revoke, Answer: objectOf(false), Codes: []string{"too_many_revocations"}},
+		{Method: "GET", Path: "/v1/nodes", Name: "listNodes", Summary: "Lists the servers of the cluster.", Right: "metrics server:*",
+			Answer: objectOf(false,
+				required("node", text("this server")),
+				required("nodes", listOf(objectOf(false,
+					required("node", text("its name")),
+					optional("address", text("where other servers reach it")),
+					optional("machine", text("the machine on which it runs")),
+					optional("version", text("its version")),
+					optional("started", moment("when it began")),
+					optional("seen_ms", atLeast(0, "how long ago it has written to the database, in milliseconds")),
+					required("heard", boolean("this server hears it now"))), 0, 0, "all servers that are known, this one too")))},
+	}
+}
