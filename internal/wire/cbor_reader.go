@@ -2,6 +2,7 @@ package wire
 
 import (
 	"encoding/binary"
+	"fmt"
 	"math"
 	"unicode/utf8"
 )
@@ -94,8 +95,7 @@ func (r *cborReader) next() byte {
 	tags := 0
 	for r.i < len(r.message) && r.message[r.i]>>5 == cborTag {
 		if tags++; tags > r.limits.Depth {
-			r.enter()
-			r.broken("too many tags")
+			r.fail(&Error{Text: fmt.Sprintf("too many tags: want at most %d before a value", r.limits.Depth)})
 			return cborBreak
 		}
 		if _, _, _, ok := r.head(); !ok {
