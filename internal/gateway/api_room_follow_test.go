@@ -1,0 +1,151 @@
+package gateway_test
+
+import (
+	"bufio"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+// roomEvents are the server-sent events of a room.
+type roomEvents struct {
+	t     *testing.T
+	lines *bufio.Reader
+	resp  *http.Response
+}
+
+// followRoom follows a room, which works.
+func followRoom(t *testing.T, addr, path string, headers ...string) *roomEvents {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), "GET", "http://"+addr+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { resp.Body.Close() })
+	if kind := resp.Header.Get("Content-Type"); resp.StatusCode != http.StatusOK || kind != "text/event-stream" {
+		t.Fatalf("%s: %s %s", path, resp.Status, kind)
+	}
+	time.AfterFunc(patience, func() { resp.Body.Close() }) // a read that waits for too long fails
+	e := &roomEvents{t, bufio.NewReader(resp.Body), resp}
+	e.want("retry: 2000")
+	return e
+}
+
+// want expects these events, whose lines are joined with a bar.
+func (e *roomEvents) want(events ...string) {
+	e.t.Helper()
+	for _, want := range events {
+		var lines []string
+		for {
+			line, err := e.lines.ReadString('\n')
+			if err != nil {
+				e.t.Fatalf("got %v and %v, want %s", lines, err, want)
+			}
+			if line = strings.TrimSuffix(line, "\n"); line == "" {
+				break
+			}
+			lines = append(lines, line)
+		}
+		if got := strings.Join(lines, "|"); got != want {
+			e.t.Fatalf("got  %s\nwant %s", got, want)
+		}
+	}
+}
+
+// TestFollowRoom: a follower gets what comes, and is not among the members.
+func TestFollowRoom(t *testing.T) {
+	t.Parallel()
+	_, _, c := serveRooms(t, nil)
+	c.want("POST", "/v1/rooms/r/chats", `{"text":"before"}`, 200, `{}`)
+	one, two := followRoom(t, c.addr, "/v1/rooms/r/follow"), followRoom(t, c.addr, "/v1/rooms/r/follow")
+	c.want("GET", "/v1/rooms/r/members", "", 200, `{"room":"r","count":0,"members":[]}`)
+	c.want("POST", "/v1/rooms/r/chats", "{\"text\":\"a\",\r\n\"x\":1}", 200, `{}`)
+	member := connect(t, c.addr)
+	member.ask(`{"type":"join","room":"r","id":1}`, `{"id":1,"type":"ok"}`)
+	member.ask(`{"type":"chat","room":"r","text":"{\"type\":\"gap\",","id":2}`, `{"id":2,"type":"ok"}`)
+	for _, e := range []*roomEvents{one, two} {
+		e.want(`event: chat|data: {"type":"chat","room":"r","text":"a",  "x":1}`, `event: chat|data: {"type":"chat","room":"r","text":"{\"type\":\"gap\","}`)
+	}
+}
+
+// TestFollowRoom_Stored: a follower of a stored room resumes after a position, and gets each chat once, in order, also those that come meanwhile.
+func TestFollowRoom_Stored(t *testing.T) {
+	t.Parallel()
+	_, _, c := serveRooms(t, nil)
+	const before, all = 450, 700 // several pages
+	say := func(n int) {
+		c.want("POST", "/v1/rooms/kept-1/chats", fmt.Sprintf(`{"text":"%d"}`, n), 200, fmt.Sprintf(`{"position":%d}`, n))
+	}
+	for n := range before {
+		say(n + 1)
+	}
+	live := followRoom(t, c.addr, "/v1/rooms/kept-1/follow")
+	first, resumed := followRoom(t, c.addr, "/v1/rooms/kept-1/follow?after=0"), followRoom(t, c.addr, "/v1/rooms/kept-1/follow?after=3", "Last-Event-ID", "440")
+	for n := before; n < all; n++ {
+		say(n + 1)
+	}
+	for _, f := range []struct {
+		events *roomEvents
+		after  int
+	}{{live, before}, {first, 0}, {resumed, 440}} {
+		for n := f.after + 1; n <= all; n++ {
+			f.events.wantStored(n)
+		}
+	}
+}
+
+// wantStored expects the chat at a position.
+func (e *roomEvents) wantStored(position int) {
+	e.t.Helper()
+	for _, part := range []string{"event: chat", fmt.Sprintf("id: %d", position), fmt.Sprintf(`"text":"%d"`, position), ""} {
+		line, err := e.lines.ReadString('\n')
+		if err != nil || !strings.Contains(line, part) {
+			e.t.Fatalf("position %d: got %s and %v, want %s", position, line, err, part)
+		}
+	}
+}
+
+// TestFollowRoom_Refused: a position is for stored rooms, and one that there is.
+func TestFollowRoom_Refused(t *testing.T) {
+	t.Parallel()
+	_, _, c := serveRooms(t, nil)
+	c.refused("GET", "/v1/rooms/r/follow?after=1", "", 400, "not_stored_in")
+	c.refused("GET", "/v1/rooms/r/follow", "", 400, "not_stored_in", "Last-Event-ID", "1")
+	c.refused("GET", "/v1/rooms/kept-1/follow", "", 400, "invalid_start", "Last-Event-ID", "-1")
+	c.refused("GET", "/v1/rooms/kept-1/follow?after=x", "", 400, "invalid_parameter")
+	c.refused("GET", "/v1/rooms/kept-1/follow?after=7", "", 410, "history_lost")
+	if code, text := c.do("HEAD", "/v1/rooms/r/follow", ""); code != 200 || text != "" {
+		t.Errorf("HEAD: %d %q", code, text)
+	}
+	waitMetric(t, c.addr, "tidewire_chat_followers 0")
+}
+
+// TestFollowRoom_Ends: followers hear that the server stops, and rooms without them end.
+func TestFollowRoom_Ends(t *testing.T) {
+	t.Parallel()
+	_, server, c := serveRooms(t, nil)
+	gone := followRoom(t, c.addr, "/v1/rooms/left/follow")
+	stays := followRoom(t, c.addr, "/v1/rooms/r/follow")
+	waitMetric(t, c.addr, "tidewire_chat_rooms 2")
+	gone.resp.Body.Close()
+	waitMetric(t, c.addr, "tidewire_chat_rooms 1")
+	stopped := make(chan error, 1)
+	go func() { stopped <- server.Shutdown(t.Context()) }()
+	for _, part := range []string{"event: error", `"code":"stopping"`} {
+		if line, err := stays.lines.ReadString('\n'); err != nil || !strings.Contains(line, part) {
+			t.Errorf("got %s and %v, want %s", line, err, part)
+		}
+	}
+	if err := <-stopped; err != nil {
+		t.Error(err)
+	}
+}
