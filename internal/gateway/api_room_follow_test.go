@@ -118,13 +118,13 @@ func (e *roomEvents) wantStored(position int) {
 func TestFollowRoom_Refused(t *testing.T) {
 	t.Parallel()
 	_, _, c := serveRooms(t, nil)
-	c.refused("GET", "/v1/rooms/r/follow?after=1", "", 400, "not_stored_in")
-	c.refused("GET", "/v1/rooms/r/follow", "", 400, "not_stored_in", "Last-Event-ID", "1")
+	c.refused("GET", "/v1/rooms/r/follow?after=1", "", 400, "room_not_stored")
+	c.refused("GET", "/v1/rooms/r/follow", "", 400, "room_not_stored", "Last-Event-ID", "1")
 	c.refused("GET", "/v1/rooms/kept-1/follow", "", 400, "invalid_start", "Last-Event-ID", "-1")
 	c.refused("GET", "/v1/rooms/kept-1/follow?after=x", "", 400, "invalid_parameter")
 	c.refused("GET", "/v1/rooms/kept-1/follow?after=7", "", 410, "history_lost")
-	if code, text := c.do("HEAD", "/v1/rooms/r/follow", ""); code != 200 || text != "" {
-		t.Errorf("HEAD: %d %q", code, text)
+	if resp, err := http.Head("http://" + c.addr + "/v1/rooms/r/follow"); err != nil || resp.StatusCode != http.StatusOK {
+		t.Errorf("HEAD: %v, %v", resp, err)
 	}
 	waitMetric(t, c.addr, "tidewire_chat_followers 0")
 }
@@ -147,5 +147,20 @@ func TestFollowRoom_Ends(t *testing.T) {
 	}
 	if err := <-stopped; err != nil {
 		t.Error(err)
+	}
+}
+
+// TestFollowRoom_Rights: a follower needs the right to join, and for a position the right to the history.
+func TestFollowRoom_Rights(t *testing.T) {
+	t.Parallel()
+	c := serveClosed(t, nil)
+	for _, one := range []struct{ rights, path, status string }{
+		{"join room:r", "/v1/rooms/r/follow", "200"},
+		{"join room:r", "/v1/rooms/other/follow", "403"},
+		{"chat,history,presence room:r", "/v1/rooms/r/follow", "403"},
+	} {
+		if got := c.status("HEAD", one.path, "", tokenOf(t, "ann", time.Hour, one.rights)); !strings.HasPrefix(got, one.status) {
+			t.Errorf("%s with %q: %s, want %s", one.path, one.rights, got, one.status)
+		}
 	}
 }
