@@ -7,6 +7,10 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tidewire/tidewire/internal/engine"
+	"github.com/tidewire/tidewire/internal/gateway"
+	"github.com/tidewire/tidewire/internal/room"
 )
 
 // roomEvents are the server-sent events of a room.
@@ -163,4 +167,36 @@ func TestFollowRoom_Rights(t *testing.T) {
 			t.Errorf("%s with %q: %s, want %s", one.path, one.rights, got, one.status)
 		}
 	}
+}
+
+// TestFollowRoom_StoredLag: a follower of a stored room that lags all the time gets each chat once, in order: the store has them.
+func TestFollowRoom_StoredLag(t *testing.T) {
+	t.Parallel()
+	store := newMemoryStore(t)
+	_, addr := serve(t, gateway.Config{
+		Engine: engine.Engine{Rooms: store, Streams: newFakeStreams(t), Queues: newFakeQueues(t), Events: &fakeEvents{changed: make(chan struct{})}},
+		Chat:   gateway.ChatConfig{StoredRooms: []string{"kept-*"}, Room: room.Config{MaxLagBytes: 1}},
+	})
+	const all = 1000
+	e := followRoom(t, addr, "/v1/rooms/kept-1/follow")
+	for n := range all {
+		store.put("kept-1", fmt.Sprintf(`{"type":"chat","text":"%d"}`, n+1))
+	}
+	for n := range all {
+		e.wantStored(n + 1)
+	}
+}
+
+// TestFollowRoom_HistoryLost: a follower hears that a failover has lost chats, with the position to resume after as the id.
+func TestFollowRoom_HistoryLost(t *testing.T) {
+	t.Parallel()
+	store, _, c := serveRooms(t, nil)
+	e := followRoom(t, c.addr, "/v1/rooms/kept-1/follow")
+	for n := range 3 {
+		c.want("POST", "/v1/rooms/kept-1/chats", fmt.Sprintf(`{"text":"%d"}`, n+1), 200, fmt.Sprintf(`{"position":%d}`, n+1))
+		e.wantStored(n + 1)
+	}
+	store.awaitFollower(t, 3)
+	store.lose(3)
+	e.want(`event: history_lost|id: 2|data: {"type":"history_lost","room":"kept-1","last":2,"up_to":3}`)
 }
