@@ -27,6 +27,7 @@ type api struct {
 	mux       *http.ServeMux
 	consumers *pullConsumers
 	jobs      *jobs
+	followed  *followedRooms
 	// polls ends when the server stops: from then on no request waits for
 	// messages, and bodies must arrive within DrainTimeout.
 	polls    context.Context
@@ -34,7 +35,7 @@ type api struct {
 }
 
 func newAPI(s *Server) *api {
-	a := &api{server: s, mux: http.NewServeMux(), consumers: newPullConsumers(s.cfg.Engine.Queues, s.cfg.Nodes), jobs: newJobs()}
+	a := &api{server: s, mux: http.NewServeMux(), consumers: newPullConsumers(s.cfg.Engine.Queues, s.cfg.Nodes), jobs: newJobs(), followed: newFollowedRooms(s.chats, s.cfg.Budget, s.cfg.Metrics)}
 	a.polls, a.endPolls = context.WithCancel(context.Background())
 	for pattern, route := range routes() {
 		a.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { a.call(w, r, route) })

@@ -128,10 +128,8 @@ func (f eventBodyFeed) next(ctx context.Context, most int) (page, error) {
 
 // follow opens a feed and sends what it has, until the client goes, the server stops, or the caller may not have it any more.
 func (c *call) follow(name string, open func(context.Context) (feed, error)) {
-	ctx, cancel := context.WithCancel(c.ctx)
+	ctx, cancel := c.followContext()
 	defer cancel()
-	defer context.AfterFunc(c.r.Context(), cancel)() // a client that is closed for sending cannot be told from one that has gone
-	defer context.AfterFunc(c.api.polls, cancel)()
 	if !c.reserve(budget.Follow, followOverhead) {
 		return
 	}
@@ -141,18 +139,8 @@ func (c *call) follow(name string, open func(context.Context) (feed, error)) {
 		return
 	}
 	defer source.Close()
-	h := c.w.Header()
-	setHeaders(h)
-	h.Set("Content-Type", "text/event-stream")
-	h.Set("X-Accel-Buffering", "no") // nginx would hold messages back
-	c.w.WriteHeader(http.StatusOK)
 	s := &eventSource{c: c}
-	s.out = append(strconv.AppendInt(append(s.out, "retry: "...), followRetry, 10), "\n\n"...)
-	err = s.send()
-	for err == nil {
-		err = s.turn(ctx, name, source)
-	}
-	s.end(err)
+	s.serve(func() error { return s.turn(ctx, name, source) })
 }
 
 // errOver is the error of a follower whose caller may not have it any more.
@@ -199,14 +187,20 @@ func (s *eventSource) page(name string, p page) error {
 	return nil
 }
 
-// data appends the message as the data of an event. In JSON a line break is a space between values, and nothing else.
-func (s *eventSource) data() {
-	for i, c := range s.w.Buf {
+// data appends the message as the data of an event.
+func (s *eventSource) data() { s.out = appendData(s.out, s.w.Buf) }
+
+// appendData appends JSON as the data of an event, and ends that. In JSON a line break is a space between values, and nothing else.
+func appendData(dst, text []byte) []byte {
+	dst = append(dst, "\ndata: "...)
+	start := len(dst)
+	dst = append(dst, text...)
+	for i, c := range dst[start:] {
 		if c == '\n' || c == '\r' {
-			s.w.Buf[i] = ' '
+			dst[start+i] = ' '
 		}
 	}
-	s.out = append(append(append(s.out, "\ndata: "...), s.w.Buf...), "\n\n"...)
+	return append(dst, "\n\n"...)
 }
 
 // send sends what is there. A client that does not read is disconnected, as for any other answer.

@@ -22,6 +22,7 @@ func roomRoutes() map[string]route {
 	return map[string]route{
 		"POST /v1/rooms/{room}/chats":    {(*call).say, onRoom("chat")},
 		"GET /v1/rooms/{room}/chats":     {(*call).readRoom, onRoom("history")},
+		"GET /v1/rooms/{room}/follow":    {(*call).followRoom, onRoom("join")},
 		"GET /v1/rooms/{room}/members":   {(*call).listMembers, onRoom("presence")},
 		"POST /v1/rooms/chats":           {(*call).sayInMany, nil},
 		"POST /v1/users/{user}/messages": {(*call).notify, needing("notify", auth.User, "user")},

@@ -95,7 +95,7 @@ func newChatServer(cfg ChatConfig, kept engine.Engine, work context.Context, met
 		counter("tidewire_chat_rows_skipped_total", "Stored rows that were not sent to a joining member, because they are no chats.",
 			func() float64 { return float64(c.stored.skipped.Load()) })
 	}
-	metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "tidewire_chat_rooms", Help: "Rooms that have members."},
+	metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "tidewire_chat_rooms", Help: "Rooms that have members or followers."},
 		func() float64 { return float64(c.hub.Stats().Rooms) }))
 	return c
 }

@@ -200,6 +200,8 @@ func (t *traffic) events(route *spec.Route, text []byte) {
 		case !ok: // a comment, or cut off
 		case kind == route.EventName:
 			t.valid("data of "+route.Pattern(), data)
+		case slices.Contains(route.OtherEvents, kind):
+			t.valid("message "+kind, data)
 		case kind == spec.ErrorType:
 			t.valid("message error", data)
 			code, _ := data["code"].(string)

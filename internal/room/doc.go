@@ -36,6 +36,10 @@
 // but a watcher that lags gets a new list instead of a gap. A room without
 // watchers keeps no names.
 //
+// # Listeners
+//
+// A listener gets the frames of a room without being a member, and without a connection. To the log it is one more reader, which never lags.
+//
 // # Other nodes
 //
 // An Outlet takes what members on this node publish, and an Inlet brings what members on other nodes publish: see

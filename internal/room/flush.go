@@ -135,6 +135,7 @@ func (f *round) begin(now time.Time) {
 // serve visits them, after other nodes, which have the longer way.
 func (f *round) serve() {
 	f.room.outlet.serve(f.room)
+	f.room.tell()
 	var others sync.WaitGroup
 	for i := range f.shares[1:] {
 		others.Go(f.shares[i+1].serve)

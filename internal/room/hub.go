@@ -7,7 +7,7 @@ import (
 	"github.com/tidewire/tidewire/websocket"
 )
 
-// Hub holds the rooms of a server. A room exists while it has members, and some milliseconds longer.
+// Hub holds the rooms of a server. A room exists while it has members or listeners, and some milliseconds longer.
 type Hub struct {
 	cfg        Config
 	deliveries atomic.Uint64
@@ -73,7 +73,7 @@ func (h *Hub) open(name string) *Room {
 	return r
 }
 
-// Has reports whether the room of that name has members.
+// Has reports whether the room of that name has members or listeners.
 func (h *Hub) Has(name string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -159,6 +159,9 @@ func (h *Hub) PublishEach(op websocket.Opcode, message func(room string) []byte)
 		}
 	}
 }
+
+// MaxLagBytes is how far a member may lag, in bytes.
+func (h *Hub) MaxLagBytes() int64 { return h.cfg.MaxLagBytes }
 
 // Stats returns the counts since the start.
 func (h *Hub) Stats() Stats {

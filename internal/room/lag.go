@@ -64,7 +64,7 @@ func (s *share) caughtUp(m *Member) bool {
 	if m.inFlight > s.room.hub.cfg.MaxLagBytes/2 || m.conn.Unsent() > 0 {
 		return false
 	}
-	m.conn.Queue(websocket.OpText, gapNotice(s.room.name, m.missed))
+	m.conn.Queue(websocket.OpText, GapNotice(s.room.name, m.missed))
 	m.conn.Flush()
 	m.lagging, m.missed, m.unseen = false, 0, 0
 	return true

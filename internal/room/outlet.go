@@ -30,7 +30,7 @@ func (in *Inlet) Publish(frames []byte) {
 
 // Missed tells all members on this node that so many messages of another node are lost.
 func (in *Inlet) Missed(messages int) {
-	text := gapNotice(in.room.name, messages)
+	text := GapNotice(in.room.name, messages)
 	in.room.bring(func(l *log) { l.appendGap(websocket.AppendFrame(nil, websocket.OpText, text), messages) })
 }
 
@@ -49,8 +49,8 @@ func (r *Room) bring(add func(*log)) {
 	r.nudge()
 }
 
-// gapNotice tells a member how many messages it has missed.
-func gapNotice(room string, missed int) []byte {
+// GapNotice is what tells a member how many messages it has missed.
+func GapNotice(room string, missed int) []byte {
 	text, _ := json.Marshal(struct {
 		Type   string `json:"type"`
 		Room   string `json:"room"`

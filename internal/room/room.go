@@ -59,12 +59,14 @@ type Room struct {
 
 	outlet outlet
 
-	mu       sync.Mutex
-	log      log
-	members  []*Member
-	scratch  []byte
-	presence *presence // nil if nobody watches
-	census   *census   // nil if nobody on other nodes watches
+	mu      sync.Mutex
+	log     log
+	members []*Member
+	// listeners is replaced, never changed.
+	listeners []*Listener
+	scratch   []byte
+	presence  *presence // nil if nobody watches
+	census    *census   // nil if nobody on other nodes watches
 }
 
 // Member is a connection in a room.
@@ -168,7 +170,7 @@ func (r *Room) remove(m *Member) *watcher {
 	return m.watcher
 }
 
-// ended ends the room if its last member has left, and the outlet has received everything. It reports whether the room has ended.
+// ended ends the room if its last member and its last listener have left, and the outlet has received everything. It reports whether the room has ended.
 func (r *Room) ended() bool {
 	if !r.empty() {
 		return false
@@ -186,11 +188,11 @@ func (r *Room) ended() bool {
 	return true
 }
 
-// empty reports whether there are no members, and the outlet has received everything. Only the flusher may call it.
+// empty reports whether there are no members and no listeners, and the outlet has received everything. Only the flusher may call it.
 func (r *Room) empty() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return len(r.members) == 0 && (r.outlet.to == nil || r.outlet.pos == r.log.head)
+	return len(r.members) == 0 && len(r.listeners) == 0 && (r.outlet.to == nil || r.outlet.pos == r.log.head)
 }
 
 // expel closes the connection of a lagging member with DisconnectOnLag. The

@@ -112,6 +112,9 @@ func responses(r *Route) object {
 	kind, schema := "application/json", r.Answer
 	if r.Events != nil {
 		kind, schema = "text/event-stream", text("server-sent events of the type "+r.EventName+": id is the position, and data is JSON of the schema x-data. The last one may be of the type error")
+		for _, other := range r.OtherEvents {
+			schema.Description += ". Events of the type " + other + " have the message of that type of /ws"
+		}
 	}
 	media := object{{"schema", schema}}
 	if r.Events != nil {

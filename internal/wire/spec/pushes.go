@@ -64,6 +64,16 @@ func Pushes() []Push {
 	}
 }
 
+// pushOf is the push of a type. There is one.
+func pushOf(kind string) *Push {
+	for _, p := range Pushes() {
+		if p.Type == kind {
+			return &p
+		}
+	}
+	panic("no push " + kind + " in pushes.go")
+}
+
 // ofMember is a partition, as a member of a group that shares partitions gets it.
 var ofMember = atLeast(0, "for a member of a group that shares partitions: the partition; 0 if the stream has none")
 

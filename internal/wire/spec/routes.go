@@ -23,6 +23,8 @@ type Route struct {
 	// Events is the answer of a request that is answered with server-sent events, as their data, and EventName their event.
 	Events    *Schema
 	EventName string
+	// OtherEvents are the types of Pushes that come as events, too.
+	OtherEvents []string
 	// Codes are those of errors, besides those that every route has.
 	Codes []string
 }
