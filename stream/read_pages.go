@@ -19,6 +19,8 @@ SELECT ` + messageColumns + ` FROM (
 ) AS counted
 WHERE total - ` + contentBytes + ` < $6 ORDER BY position`
 
+	keyFromEndSQL = `SELECT coalesce(min(position) FILTER (WHERE total = $4), 0) FROM (SELECT position, count(*) OVER () AS total FROM tidewire.read_key($1, $2, $3, 9223372036854775807, $4, true)) AS last`
+
 	keyStartSQL = `SELECT coalesce(min(position) - 1, $3) FROM tidewire.read_key($1, $2, 0, $3, $4, true)`
 )
 
@@ -89,6 +91,22 @@ func (s *Stream) KeyStart(ctx context.Context, key string, upTo int64, n int) (a
 		return 0, s.explain("read", err)
 	}
 	return after, nil
+}
+
+// KeyFromEnd returns the position of the n-th last message with the key, or 0 if fewer than n
+// have come after position after. It holds nothing in memory; PostgreSQL reads n rows of an index.
+func (s *Stream) KeyFromEnd(ctx context.Context, key string, after int64, n int) (position int64, err error) {
+	if err := validLimit(n); err != nil {
+		return 0, err
+	}
+	if err := s.checkKey(key); err != nil {
+		return 0, err
+	}
+	row := s.pool.QueryRow(ctx, keyFromEndSQL, s.Partition(s.PartitionOf(key)).id, key, after, min(n, math.MaxInt32))
+	if err := row.Scan(&position); err != nil {
+		return 0, s.explain("read", err)
+	}
+	return position, nil
 }
 
 func validPage(limit, bytes int) error {

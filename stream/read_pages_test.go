@@ -119,3 +119,33 @@ func TestKeyStart(t *testing.T) {
 		t.Errorf("none: %v, want ErrInvalid", err)
 	}
 }
+
+// TestKeyFromEnd: it is the position of the first of the messages that LastKey returns, if these are as many.
+func TestKeyFromEnd(t *testing.T) {
+	t.Parallel()
+	db, s := ensure(t)
+	a := run(t, db.Pool, s, stream.AppenderConfig{})
+	for n := range 30 {
+		mustAppend(t, a, stream.Message{Key: []string{"a", "b", ""}[n%3], Payload: fmt.Append(nil, n)})
+	}
+	for _, after := range []int64{0, 1, 15, 30, 1000} {
+		for _, n := range []int{1, 2, 9, 10, 11, 1000} {
+			for _, key := range []string{"a", "b", "none"} {
+				all, err := s.LastKey(t.Context(), key, math.MaxInt64, n)
+				if err != nil {
+					t.Fatal(err)
+				}
+				want := int64(0)
+				if len(all) == n && all[0].Position > after {
+					want = all[0].Position
+				}
+				if got, err := s.KeyFromEnd(t.Context(), key, after, n); got != want || err != nil {
+					t.Errorf("%d of %q from the end, after %d: %d, %v, want %d", n, key, after, got, err, want)
+				}
+			}
+		}
+	}
+	if _, err := s.KeyFromEnd(t.Context(), "a", 0, 0); !errors.Is(err, stream.ErrInvalid) {
+		t.Errorf("none: %v, want ErrInvalid", err)
+	}
+}

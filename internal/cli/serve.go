@@ -86,6 +86,7 @@ type chatFlags struct {
 	StoredRooms []string `placeholder:"PATTERN" help:"Rooms whose chats are stored in PostgreSQL, by name or pattern ('support-*'). Members get earlier chats, and an answered chat is committed."`
 
 	RoomHistory      lifetime `placeholder:"TIME" help:"Delete stored chats that are older than this, such as 90d or 12h. It holds for all servers with this database, until a server starts with another one. Default: what was set last; at first, everything is kept."`
+	RoomHistoryCount int      `placeholder:"N" help:"Show only the last N chats of each stored room, at most 10000. Those before stay in the database until one of the two other flags deletes them. It holds for this server: give all servers the same."`
 	RoomHistoryBytes bytes    `placeholder:"SIZE" help:"Delete the oldest stored chats when all stored rooms together are larger than this on disk, such as 10GB. With one of the two flags, the other one is unlimited unless it is given."`
 }
 
@@ -94,7 +95,7 @@ func (f chatFlags) chat(maxRooms int) gateway.ChatConfig {
 		MaxRooms: maxRooms, RateLimit: f.RateLimit, RateBurst: f.RateBurst,
 		PingInterval: time.Duration(f.PingInterval), PongTimeout: time.Duration(f.PongTimeout),
 		Room:        room.Config{MaxLagBytes: int64(f.MaxLagBytes), MaxLagAge: time.Duration(f.MaxLagAge)},
-		StoredRooms: f.StoredRooms,
+		StoredRooms: f.StoredRooms, RoomChats: f.RoomHistoryCount,
 	}
 }
 
@@ -136,6 +137,12 @@ func (c *serveCmd) Validate() error {
 	}
 	if (c.RoomHistory > 0 || c.RoomHistoryBytes > 0) && len(c.StoredRooms) == 0 {
 		return errors.New("--room-history and --room-history-bytes have no effect without --stored-rooms")
+	}
+	if c.RoomHistoryCount != 0 && len(c.StoredRooms) == 0 {
+		return errors.New("--room-history-count has no effect without --stored-rooms")
+	}
+	if c.RoomHistoryCount < 0 || c.RoomHistoryCount > 10_000 {
+		return errors.New("--room-history-count: want 1 to 10000, or 0 for all chats")
 	}
 	for _, pattern := range c.StoredRooms {
 		if _, err := path.Match(pattern, ""); err != nil {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -88,6 +89,62 @@ func TestServe_RoomHistory(t *testing.T) {
 	}
 }
 
+// TestServe_RoomHistoryCount: each stored room shows its last chats, however they are read, and a reader that comes back after them is told. A room with fewer
+// chats than that shows all, also to readers that come back from before its first one.
+func TestServe_RoomHistoryCount(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Open(t)
+	for _, args := range [][]string{{"--room-history-count=3"}, {"--room-history-count=-1", "--stored-rooms=*"}, {"--room-history-count=10001", "--stored-rooms=*"}} {
+		if code, _, errOut := run(t, nil, append([]string{"serve", "--database-url", db.URL, "--port", "0"}, args...)...); code != cli.ExitUsage || !strings.Contains(errOut, "--room-history-count") {
+			t.Errorf("%v: %d %s", args, code, errOut)
+		}
+	}
+	p := serve(t, "--database-url", db.URL, "--stored-rooms", "kept-*", "--room-history-count", "3")
+	for n := range 5 {
+		speak(t, p.addr, "kept-many", n) // positions 1 to 5
+	}
+	speak(t, p.addr, "kept-few", 0) // position 6
+	for _, read := range []struct {
+		room, query string
+		want        []int64
+		tooOld      int64
+	}{
+		{"kept-many", "", []int64{3, 4, 5}, 0}, {"kept-many", "?after=0&limit=2", []int64{3, 4}, 0}, {"kept-many", "?last=1000", []int64{3, 4, 5}, 0}, {"kept-many", "?last=1", []int64{5}, 0},
+		{"kept-many", "?after=1", nil, 3}, {"kept-many", "?after=2", []int64{3, 4, 5}, 0}, {"kept-many", "?after=4", []int64{5}, 0}, {"kept-many", "?after=6", nil, 0},
+		{"kept-few", "", []int64{6}, 0}, {"kept-few", "?after=1", []int64{6}, 0}, {"kept-none", "?after=1", nil, 0},
+	} {
+		var page struct {
+			Chats []chatAnswer
+			Error chatAnswer
+		}
+		resp, err := http.Get("http://" + p.addr + "/v1/rooms/" + read.room + "/chats" + read.query)
+		if err != nil {
+			t.Fatal(err)
+		}
+		json.NewDecoder(resp.Body).Decode(&page)
+		resp.Body.Close()
+		var got []int64
+		for _, chat := range page.Chats {
+			got = append(got, chat.Position)
+		}
+		if !slices.Equal(got, read.want) || page.Error.Oldest != read.tooOld {
+			t.Errorf("%s%s: %v, %+v", read.room, read.query, got, page.Error)
+		}
+	}
+	for join, want := range map[string]string{`"after":0`: "[3 4 5]", `"history":1000`: "[3 4 5]", `"history":2`: "[4 5]", `"after":1`: "too_old", `"after":2`: "[3 4 5]"} {
+		member := &chatReader{t: t, conn: chatDial(t, p.addr)}
+		say(member.conn, `{"type":"join","room":"kept-many","id":4,%s}`, join)
+		var positions []int64
+		got := member.answer()
+		for ; got.Type == "chat"; got = member.answer() {
+			positions = append(positions, got.Position)
+		}
+		if text := fmt.Sprint(positions); got.Type == "ok" && text != want || got.Type == "error" && (got.Code != want || got.Oldest != 3) {
+			t.Errorf("join with %s: %s, %+v", join, text, got)
+		}
+	}
+}
+
 // answer returns the next message, decoded.
 func (r *chatReader) answer() (a chatAnswer) {
 	r.t.Helper()
@@ -95,4 +152,17 @@ func (r *chatReader) answer() (a chatAnswer) {
 		r.t.Fatal(err)
 	}
 	return a
+}
+
+// speak sends a chat by HTTP.
+func speak(t *testing.T, addr, room string, n int) {
+	t.Helper()
+	resp, err := http.Post("http://"+addr+"/v1/rooms/"+room+"/chats", "application/json", strings.NewReader(fmt.Sprintf(`{"text":"%d"}`, n)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		t.Fatal(resp.Status)
+	}
 }

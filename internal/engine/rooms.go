@@ -22,6 +22,8 @@ type Rooms interface {
 	// Start returns the position after which the last n messages of a room up to
 	// a position begin.
 	Start(ctx context.Context, room string, upTo int64, n int) (after int64, err error)
+	// FromEnd returns the position of the n-th last message of a room, or 0 if fewer than n are kept after a position.
+	FromEnd(ctx context.Context, room string, after int64, n int) (position int64, err error)
 	// Head returns the position of the last message stored.
 	Head(ctx context.Context) (int64, error)
 	// Check returns a HistoryLostError if a failover has lost the message at a position, or the position is after the

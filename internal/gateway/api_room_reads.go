@@ -55,9 +55,12 @@ func (c *call) pageOf(stored *storedRooms, name string, after, last int64, limit
 		}
 		switch {
 		case last > 0:
-			after, err = stored.store.Start(c.ctx, name, head, int(last))
+			after, err = stored.store.Start(c.ctx, name, head, stored.atMost(int(last)))
 		case after > 0:
 			err = stored.store.Check(c.ctx, after)
+		}
+		if err == nil && last == 0 {
+			after, err = stored.bounded(c.ctx, name, after)
 		}
 		return head, err
 	})

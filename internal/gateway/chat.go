@@ -33,6 +33,8 @@ type ChatConfig struct {
 	// Engine's Rooms keep. A chat in such a room is committed before it is answered
 	// and before any member gets it. Defaults to none.
 	StoredRooms []string
+	// RoomChats is how many of its last chats a stored room shows; 0: all that are kept.
+	RoomChats int
 
 	maxDepth int // Config.MaxJSONDepth
 }

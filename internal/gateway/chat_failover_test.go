@@ -75,6 +75,8 @@ func (s *failingStore) After(_ context.Context, room string, after, upTo int64, 
 
 func (s *failingStore) Start(context.Context, string, int64, int) (int64, error) { return 0, nil }
 
+func (s *failingStore) FromEnd(context.Context, string, int64, int) (int64, error) { return 0, nil }
+
 func (s *failingStore) Head(context.Context) (int64, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

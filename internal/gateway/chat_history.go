@@ -91,14 +91,40 @@ func (s *storedRooms) historyStart(ctx context.Context, name string, msg chatMes
 		return 0, err
 	}
 	if msg.After == nil {
-		return s.store.Start(ctx, name, s.head(), min(msg.History, maxHistory))
+		return s.store.Start(ctx, name, s.head(), s.atMost(min(msg.History, maxHistory)))
 	}
 	if *msg.After > 0 {
 		if err := s.store.Check(ctx, *msg.After); err != nil {
 			return 0, err
 		}
 	}
-	return *msg.After, nil
+	return s.bounded(ctx, name, *msg.After)
+}
+
+// atMost returns how many of a room's last n chats a reader gets.
+func (s *storedRooms) atMost(n int) int {
+	if s.keep > 0 {
+		n = min(n, s.keep)
+	}
+	return n
+}
+
+// bounded returns where a reader after a position begins, in a room that shows only its
+// last chats: after position 0 with the oldest of these. After another one, a TooOldError
+// says that chats after it are not shown any more. Chats that come while the reader
+// reads do not count.
+func (s *storedRooms) bounded(ctx context.Context, name string, after int64) (int64, error) {
+	if s.keep == 0 {
+		return after, nil
+	}
+	hidden, err := s.store.FromEnd(ctx, name, after, s.keep+1)
+	switch {
+	case err != nil || hidden == 0:
+		return after, err
+	case after > 0:
+		return 0, &engine.TooOldError{Oldest: hidden + 1}
+	}
+	return hidden, nil
 }
 
 // catchUp sends the published messages after a position, until less than a page

@@ -22,6 +22,7 @@ type storedRooms struct {
 	patterns []string
 	hub      *room.Hub
 	work     context.Context
+	keep     int // see ChatConfig.RoomChats
 
 	mu sync.Mutex // guards the fields below
 	// published is the position up to which all messages have been published. A member that joins under mu gets the
@@ -50,7 +51,7 @@ func newStoredRooms(cfg ChatConfig, kept engine.Engine, hub *room.Hub, work cont
 		return nil
 	}
 	s := &storedRooms{
-		store: kept.Rooms, patterns: cfg.StoredRooms, hub: hub, work: work, published: kept.RoomsHead,
+		store: kept.Rooms, patterns: cfg.StoredRooms, keep: cfg.RoomChats, hub: hub, work: work, published: kept.RoomsHead,
 		flusher: newFlusher(), reading: make(chan struct{}, maxReading), log: log,
 	}
 	s.follower = follow(s)

@@ -185,6 +185,20 @@ func (s *memoryStore) lose(from int64) {
 	s.lost, s.lostUpTo = from, int64(len(s.rooms))
 }
 
+func (s *memoryStore) FromEnd(_ context.Context, room string, after int64, n int) (int64, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := len(s.rooms) - 1; i >= int(after); i-- {
+		if s.rooms[i] != room {
+			continue
+		}
+		if n--; n == 0 {
+			return int64(i) + 1, nil
+		}
+	}
+	return 0, nil
+}
+
 func (s *memoryStore) Check(_ context.Context, position int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

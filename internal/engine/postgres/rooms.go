@@ -74,6 +74,11 @@ func (s *rooms) Start(ctx context.Context, room string, upTo int64, n int) (int6
 	return after, engineError(err)
 }
 
+func (s *rooms) FromEnd(ctx context.Context, room string, after int64, n int) (int64, error) {
+	position, err := s.log.KeyFromEnd(ctx, room, after, n)
+	return position, engineError(err)
+}
+
 func (s *rooms) Head(ctx context.Context) (int64, error) {
 	head, err := s.log.Head(ctx)
 	return head, engineError(err)
