@@ -140,7 +140,7 @@ func (c *call) follow(name string, open func(context.Context) (feed, error)) {
 	}
 	defer source.Close()
 	s := &eventSource{c: c}
-	s.serve(func() error { return s.turn(ctx, name, source) })
+	s.serve(source.Position(), func() error { return s.turn(ctx, name, source) })
 }
 
 // errOver is the error of a follower whose caller may not have it any more.

@@ -42,7 +42,11 @@ func (c *call) followRoom() {
 		c.refuseFor(&problem{code: codeNotStoredIn, text: "the chats of this room are not stored: follow it without a position"})
 		return
 	}
-	if past && !c.permitAlso(func(caller *auth.Caller) *problem { return mayAll(c.ctx, caller, need{"history", auth.Room, name}) }) {
+	history := func(caller *auth.Caller) *problem { return mayAll(c.ctx, caller, need{"history", auth.Room, name}) }
+	if past && c.r.Header.Get("Last-Event-ID") != "" && c.caller != nil && history(c.caller) != nil {
+		past = false // a browser sends what it got as id: it may go on, without what it missed
+	}
+	if past && !c.permitAlso(history) {
 		return
 	}
 	ctx, cancel := c.followContext()
@@ -60,7 +64,11 @@ func (c *call) followRoom() {
 		c.fail(err, codeUnavailable)
 		return
 	}
-	f.serve(func() error {
+	at := int64(-1)
+	if f.rooms != nil {
+		at = f.after
+	}
+	f.serve(at, func() error {
 		if f.reader == nil {
 			return f.catchUp(ctx)
 		}
@@ -248,8 +256,9 @@ func (c *call) followContext() (context.Context, func()) {
 	}
 }
 
-// serve answers with the events that turn sends, until it returns an error, and with why that is the end. A HEAD gets the headers alone.
-func (s *eventSource) serve(turn func() error) {
+// serve answers with the events that turn sends, until it returns an error, and with why that is the end. A HEAD gets the headers alone. at is the position
+// after which they begin, or negative: a browser that comes back before the first event goes on there.
+func (s *eventSource) serve(at int64, turn func() error) {
 	h := s.c.w.Header()
 	setHeaders(h)
 	h.Set("Content-Type", "text/event-stream")
@@ -257,6 +266,9 @@ func (s *eventSource) serve(turn func() error) {
 	s.c.w.WriteHeader(http.StatusOK)
 	if s.c.r.Method == http.MethodHead {
 		return
+	}
+	if at >= 0 {
+		s.out = append(strconv.AppendInt(append(s.out, "id: "...), at, 10), '\n')
 	}
 	s.out = append(strconv.AppendInt(append(s.out, "retry: "...), followRetry, 10), "\n\n"...)
 	err := s.send()

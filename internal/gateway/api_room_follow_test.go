@@ -40,7 +40,13 @@ func followRoom(t *testing.T, addr, path string, headers ...string) *roomEvents 
 	}
 	time.AfterFunc(patience, func() { resp.Body.Close() }) // a read that waits for too long fails
 	e := &roomEvents{t, bufio.NewReader(resp.Body), resp}
-	e.want("retry: 2000")
+	if line, err := e.lines.ReadString('\n'); err != nil || strings.HasPrefix(line, "id: ") != strings.HasPrefix(path, "/v1/rooms/kept") {
+		t.Fatalf("%s begins with %q, %v, want an id if the room is stored", path, line, err)
+	} else if !strings.HasPrefix(line, "retry: ") {
+		e.want("retry: 2000")
+	} else {
+		e.want("")
+	}
 	return e
 }
 
@@ -166,6 +172,27 @@ func TestFollowRoom_Rights(t *testing.T) {
 		if got := c.status("HEAD", one.path, "", tokenOf(t, "ann", time.Hour, one.rights)); !strings.HasPrefix(got, one.status) {
 			t.Errorf("%s with %q: %s, want %s", one.path, one.rights, got, one.status)
 		}
+	}
+}
+
+// TestFollowRoom_ComesBack: a browser sends the id with which an answer began, so nothing is missed before the first chat; without the right to the history it
+// goes on with what comes.
+func TestFollowRoom_ComesBack(t *testing.T) {
+	t.Parallel()
+	store := newMemoryStore(t)
+	c := serveClosed(t, func(cfg *gateway.Config) {
+		cfg.Engine.Rooms, cfg.Chat.StoredRooms = store, []string{"kept-*"}
+	})
+	reader, outsider := "Bearer "+tokenOf(t, "ann", time.Hour, "join,history room:kept-1"), "Bearer "+tokenOf(t, "bob", time.Hour, "join room:kept-1")
+	followRoom(t, c.addr, "/v1/rooms/kept-1/follow", "Authorization", outsider).resp.Body.Close()
+	store.put("kept-1", `{"type":"chat","text":"missed","inner":{"position":9}}`)
+	e := followRoom(t, c.addr, "/v1/rooms/kept-1/follow", "Authorization", reader, "Last-Event-ID", "0")
+	e.want(`event: chat|id: 1|data: {"type":"chat","text":"missed","inner":{"position":9},"position":1}`)
+	late := followRoom(t, c.addr, "/v1/rooms/kept-1/follow", "Authorization", outsider, "Last-Event-ID", "0")
+	store.put("kept-1", `{"type":"chat","text":"next"}`)
+	late.want(`event: chat|id: 2|data: {"type":"chat","text":"next","position":2}`)
+	if got := c.status("GET", "/v1/rooms/kept-1/follow?after=0", "", strings.TrimPrefix(outsider, "Bearer ")); !strings.HasPrefix(got, "403") {
+		t.Errorf("a position without the right: %s", got)
 	}
 }
 

@@ -300,7 +300,11 @@ func newRoomEvent(payload []byte, stored bool) roomEvent {
 
 // lastPosition returns the position that appendPlaced has added to a chat.
 func lastPosition(chat []byte) int64 {
-	_, digits, _ := bytes.Cut(chat[max(0, len(chat)-len(`"position":9223372036854775807}`)):], []byte(`"position":`))
-	n, _ := strconv.ParseInt(string(bytes.TrimSuffix(digits, []byte{'}'})), 10, 64)
+	const name = `"position":`
+	at := bytes.LastIndex(chat, []byte(name)) // text of the chat may end with another one
+	if at < 0 {
+		return 0
+	}
+	n, _ := strconv.ParseInt(string(bytes.TrimSuffix(chat[at+len(name):], []byte{'}'})), 10, 64)
 	return n
 }
