@@ -80,10 +80,7 @@ func (p *packer) look(r *Room) {
 func (p *packer) pack(with *websocket.Compression, now time.Time) {
 	p.waits = false
 	for f := single; f < forms; f++ {
-		from := p.ready[f]
-		if len(p.log.chunks) > 0 {
-			from = max(from, p.log.chunks[0].start) // all members have received, or skipped, what is before
-		}
+		from := max(p.ready[f], p.log.first())
 		switch {
 		case p.have[f] == 0:
 			p.ready[f] = p.log.head
@@ -103,6 +100,14 @@ func (p *packer) pack(with *websocket.Compression, now time.Time) {
 		w.end()
 		p.ready[f] = p.log.head
 	}
+}
+
+// first is where the log begins: all members have received, or skipped, what was before.
+func (s *share) first() int64 {
+	if len(s.chunks) == 0 {
+		return s.head
+	}
+	return s.chunks[0].start
 }
 
 // most is how many messages one pack may stand for.
