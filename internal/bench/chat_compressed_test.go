@@ -12,10 +12,9 @@ func TestOpenedFrames(t *testing.T) {
 	t.Parallel()
 	c := &chatRun{cfg: ChatConfig{Payload: 128, Compress: true}}
 	chat := func(n int, mark byte) string {
-		text := fmt.Sprintf(chatFormat, 7, 1, mark, "")
 		name := make([]byte, MinPayload)
 		putName(name, 7, n)
-		return text + string(name) + `....` + chatEnd
+		return fmt.Sprintf(chatFormat, 7, 1_700_000_000_000, mark, name) + "...." + chatEnd
 	}
 	read := 0
 	open := func(message string) *opened {
