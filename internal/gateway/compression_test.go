@@ -1,13 +1,8 @@
 package gateway_test
 
 import (
-	"bytes"
-	"compress/flate"
 	"encoding/json"
 	"fmt"
-	"io"
-	"net"
-	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -127,83 +122,6 @@ func TestCompression_SameChats(t *testing.T) {
 	}
 }
 
-// rawClient reads frames as they are.
-type rawClient struct {
-	t    *testing.T
-	conn net.Conn
-	in   []byte
-}
-
-// dialRaw connects with an offer of compression.
-func dialRaw(t *testing.T, addr string) *rawClient {
-	t.Helper()
-	conn, err := net.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { conn.Close() })
-	compressed, leftover, err := websocket.ClientHandshakeCompressed(conn, &url.URL{Scheme: "ws", Host: addr, Path: "/ws"})
-	if err != nil || !compressed {
-		t.Fatalf("compressed %t, %v", compressed, err)
-	}
-	return &rawClient{t, conn, leftover}
-}
-
-// send sends a message, compressed as a browser does.
-func (c *rawClient) send(text string) {
-	c.t.Helper()
-	z := websocket.Compression{Threshold: 1}
-	c.frame(z.AppendFrame(nil, websocket.OpText, []byte(text)))
-}
-
-// frame sends an unmasked frame with a mask.
-func (c *rawClient) frame(frame []byte) {
-	c.t.Helper()
-	h, n, err := websocket.ParseHeader(frame)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	h.Masked = true // with a key of zeros
-	if _, err := c.conn.Write(append(websocket.AppendHeader(nil, h), frame[n:]...)); err != nil {
-		c.t.Fatal(err)
-	}
-}
-
-// next reads a frame, inflates its payload, and reports whether it was compressed.
-func (c *rawClient) next() (text string, compressed bool, size int) {
-	c.t.Helper()
-	c.conn.SetReadDeadline(time.Now().Add(patience))
-	for {
-		h, n, err := websocket.ParseHeader(c.in)
-		if err != nil {
-			c.t.Fatal(err)
-		}
-		if size = n + int(h.Length); n == 0 || len(c.in) < size {
-			b := make([]byte, 64<<10)
-			got, err := c.conn.Read(b)
-			if err != nil {
-				c.t.Fatal(err)
-			}
-			c.in = append(c.in, b[:got]...)
-			continue
-		}
-		payload := c.in[n:size]
-		c.in = c.in[size:]
-		if h.Op > websocket.OpBinary {
-			continue
-		}
-		if h.RSV == 0 {
-			return string(payload), false, size
-		}
-		in := io.MultiReader(bytes.NewReader(payload), strings.NewReader("\x00\x00\xff\xff\x01\x00\x00\xff\xff"))
-		inflated, err := io.ReadAll(flate.NewReader(in))
-		if err != nil {
-			c.t.Fatal(err)
-		}
-		return string(inflated), true, size
-	}
-}
-
 // TestCompression_Batch: chats that follow each other leave as one compressed message, which is smaller than they are.
 func TestCompression_Batch(t *testing.T) {
 	t.Parallel()
@@ -284,28 +202,6 @@ func TestCompression_Bombs(t *testing.T) {
 		}
 	}
 	other.ask(`{"type":"chat","room":"a","id":2,"text":"still here"}`, `{"id":2,"type":"ok"}`)
-}
-
-// closeCode reads until the Close frame.
-func (c *rawClient) closeCode() int {
-	c.t.Helper()
-	c.conn.SetReadDeadline(time.Now().Add(patience))
-	for {
-		h, n, err := websocket.ParseHeader(c.in)
-		if size := n + int(h.Length); err == nil && n > 0 && len(c.in) >= size {
-			if h.Op == websocket.OpClose {
-				return int(c.in[n])<<8 | int(c.in[n+1])
-			}
-			c.in = c.in[size:]
-			continue
-		}
-		b := make([]byte, 4096)
-		got, err := c.conn.Read(b)
-		if err != nil {
-			c.t.Fatal(err)
-		}
-		c.in = append(c.in, b[:got]...)
-	}
 }
 
 // TestCompression_AfterAuthentication: before the token nothing is compressed by the server, and a compressed message of the client is
@@ -428,4 +324,42 @@ func TestCompression_Streams(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestCompression_StoredRoom: members with batches that join while chats are stored get the history and then the chats, each once and in order.
+func TestCompression_StoredRoom(t *testing.T) {
+	t.Parallel()
+	cfg := compressing()
+	cfg.Engine, cfg.Chat.StoredRooms = engine.Engine{Rooms: newMemoryStore(t), Ingest: (&memory{}).source}, []string{"kept-*"}
+	_, addr := serve(t, cfg)
+	talker := connect(t, addr)
+	talker.ask(`{"type":"join","room":"kept-1","id":1}`, `{"history":0,"id":1,"position":0,"type":"ok"}`)
+	const total, members = 600, 4
+	var busy sync.WaitGroup
+	joining := make(chan struct{})
+	busy.Go(func() {
+		for n := range total {
+			if n == total/4 {
+				close(joining)
+			}
+			if talker.Queue(websocket.OpText, fmt.Appendf(nil, `{"type":"chat","room":"kept-1","text":"chat %d"}`, n)) != nil || talker.Flush() != nil {
+				t.Error("cannot send")
+			}
+		}
+	})
+	<-joining
+	for range members {
+		c := browser(t, "ws://"+addr+"/ws")
+		send(t, c, `{"type":"join","room":"kept-1","after":0,"batch":true}`)
+		busy.Go(func() {
+			heard, _ := chats(t, c, total)
+			for n, text := range heard {
+				if !strings.Contains(text, fmt.Sprintf(`"text":"chat %d",`, n)) || !strings.HasSuffix(text, fmt.Sprintf(`"position":%d}`, n+1)) {
+					t.Errorf("got %s as number %d", text, n)
+					return
+				}
+			}
+		})
+	}
+	busy.Wait()
 }
