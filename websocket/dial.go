@@ -97,6 +97,13 @@ func ClientHandshake(conn net.Conn, u *url.URL) (leftover []byte, err error) {
 	return leftover, err
 }
 
+// ClientHandshakeCompressed is ClientHandshake with an offer of permessage-deflate without context takeover. It reports whether the
+// server has accepted that: then messages with RSV1 are compressed, each alone.
+func ClientHandshakeCompressed(conn net.Conn, u *url.URL) (compressed bool, leftover []byte, err error) {
+	a, leftover, err := clientHandshake(conn, u, Config{Compression: &Compression{}})
+	return a.deflate, leftover, err
+}
+
 // agreed is what a server has chosen of the client's offers.
 type agreed struct {
 	protocol string // "" if none

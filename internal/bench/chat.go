@@ -33,6 +33,9 @@ type ChatConfig struct {
 	Return time.Duration
 	// Payload is the size of a chat's JSON in bytes, MinChat to MaxChat.
 	Payload int
+	// Compress makes the clients offer compression, which the server has to accept, and ask for batches. A compressed message that many
+	// clients get is inflated once, and compared byte by byte for the others. Defaults to false.
+	Compress bool
 	// Checked is the number of clients that check each message they receive:
 	// for loss, duplicates, order by sender, and latency. The other clients
 	// only count.
@@ -81,6 +84,7 @@ type ChatMark struct {
 	At          time.Duration
 	Sent        int // chats
 	Deliveries  int // chats that arrived at a client
+	Bytes       int // that clients have read after the handshake: WebSocket frames with their headers, before TLS
 	Connections int
 	Open        int // not a count: the number of members at this moment
 	Errors      int
@@ -153,6 +157,7 @@ func (r *ChatResult) Append(next ChatResult) {
 		m.At += offset
 		m.Sent += before.Sent
 		m.Deliveries += before.Deliveries
+		m.Bytes += before.Bytes
 		m.Connections += before.Connections
 		m.Errors += before.Errors
 		return m

@@ -51,6 +51,7 @@ type chatRun struct {
 	history chatHistory
 	held    int // chats sent in the hold
 	in      []byte
+	opened  openedFrames
 	mark    ChatMark // the current state
 	result  ChatResult
 	latency recorder
@@ -272,7 +273,7 @@ func (c *chatRun) connect(ctx context.Context, client int) {
 		defer func() { <-c.slots }()
 		start := time.Now()
 		urls := strings.Split(c.cfg.URL, "|")
-		socket, leftover, err := dialRaw(ctx, urls[client%len(urls)], c.cfg.TLS)
+		socket, leftover, err := dialRawBy(ctx, urls[client%len(urls)], c.cfg.TLS, c.cfg.handshake())
 		c.dialed <- dialed{client, socket, leftover, time.Since(start), err}
 	}()
 }

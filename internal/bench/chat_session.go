@@ -52,7 +52,11 @@ func (c *chatRun) join(d dialed) {
 	if s.client*c.cfg.Checked/c.cfg.Clients != (s.client+1)*c.cfg.Checked/c.cfg.Clients { // evenly over the clients
 		s.check = newChatCheck(s.client, c.cfg.Clients, len(c.history.due))
 	}
-	s.rest = appendText(s.rest, `{"type":"join","room":"public","user":"u%05d"}`, s.client)
+	batch := ""
+	if c.cfg.Compress {
+		batch = `,"batch":true`
+	}
+	s.rest = appendText(s.rest, `{"type":"join","room":"public","user":"u%05d"%s}`, s.client, batch)
 	s.rest = appendText(s.rest, `{"type":"ping","ts":%d}`, time.Now().UnixMilli())
 	c.after(c.now()+c.cfg.Patience, timeoutDue, s.client, s)
 	c.flush(s)
@@ -203,6 +207,7 @@ func (c *chatRun) receive(s *chatSession) {
 		c.drop(s, "read", err)
 		return
 	}
+	c.mark.Bytes += n
 	b := c.in[:have+n]
 	used, err := c.walk(s, b)
 	switch {
@@ -251,13 +256,21 @@ func (c *chatRun) walk(s *chatSession, b []byte) (used int, err error) {
 			return used, nil
 		}
 		used += n + int(h.Length)
-		c.frame(s, h, rest[n:n+int(h.Length)], now)
+		if err := c.frame(s, h, rest[n:n+int(h.Length)], now); err != nil {
+			return used, err
+		}
 	}
 	return used, nil
 }
 
 // frame handles a frame that is not a chat of the usual size.
-func (c *chatRun) frame(s *chatSession, h websocket.Header, payload []byte, now time.Duration) {
+func (c *chatRun) frame(s *chatSession, h websocket.Header, payload []byte, now time.Duration) error {
+	switch {
+	case c.cfg.Compress && h.RSV == compressedRSV:
+		return c.compressed(s, payload, now)
+	case h.RSV != 0:
+		return fmt.Errorf("a frame with the reserved bits %03b", h.RSV)
+	}
 	switch h.Op {
 	case websocket.OpText:
 		c.message(s, payload, now)
@@ -267,14 +280,19 @@ func (c *chatRun) frame(s *chatSession, h websocket.Header, payload []byte, now 
 	case websocket.OpClose:
 		if s.state != left {
 			c.drop(s, "read", fmt.Errorf("closed by the server: %q", payload))
-			return
+			return nil
 		}
 		c.closed(s)
 	}
+	return nil
 }
 
 // message handles any other text message.
 func (c *chatRun) message(s *chatSession, payload []byte, now time.Duration) {
+	if c.cfg.Compress && len(payload) > 0 && payload[0] == '[' { // hardly compressible
+		c.deliver(s, c.read(payload), now)
+		return
+	}
 	if text := chatText(payload, c.cfg.Payload); text != nil {
 		c.mark.Deliveries++
 		if text[1] == inHold {

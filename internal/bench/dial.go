@@ -22,6 +22,11 @@ type rawSocket struct {
 // dialRaw makes the WebSocket handshake and removes the socket from the Go
 // runtime's poller. config is for wss URLs; nil trusts what the system trusts.
 func dialRaw(ctx context.Context, rawURL string, config *tls.Config) (s rawSocket, leftover []byte, err error) {
+	return dialRawBy(ctx, rawURL, config, websocket.ClientHandshake)
+}
+
+// dialRawBy is dialRaw with a handshake of its own.
+func dialRawBy(ctx context.Context, rawURL string, config *tls.Config, handshake func(net.Conn, *url.URL) ([]byte, error)) (s rawSocket, leftover []byte, err error) {
 	u, err := url.Parse(rawURL)
 	if err != nil {
 		return s, nil, err
@@ -38,7 +43,7 @@ func dialRaw(ctx context.Context, rawURL string, config *tls.Config) (s rawSocke
 		s.over = newRawTLS(tcp, u.Hostname(), config)
 		conn = s.over.conn
 	}
-	if leftover, err = websocket.ClientHandshake(conn, u); err != nil {
+	if leftover, err = handshake(conn, u); err != nil {
 		return s, nil, err
 	}
 	file, err := tcp.(*net.TCPConn).File()

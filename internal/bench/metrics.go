@@ -53,7 +53,7 @@ var (
 				"generator_late_p99_ms", "lost", "messages_per_second", "offered", "peak_connections", "rate_limited", "received", "reordered", "seconds",
 				"sent", "server_cpu_cores", "server_cpu_seconds", "server_cpu_seconds_per_million_deliveries", "server_peak_rss_bytes",
 				"server_rss_slope_bytes_per_second", "server_rss_slope_high_bytes_per_second", "server_rss_slope_low_bytes_per_second",
-				"throughput_last_to_first_fifth", "unsent",
+				"throughput_last_to_first_fifth", "unsent", "wire_bytes_per_delivery",
 			},
 			latencies: []string{"", "connect_"},
 			ceiling:   true,

@@ -24,10 +24,11 @@ type benchChatCmd struct {
 	ClientScale float64  `default:"1" help:"Multiply the number of clients of a scenario by this number."`
 	Repeat      int      `default:"1" help:"Number of rounds. Each round measures every target; the result has the medians."`
 
-	Clients int     `default:"1000" help:"load: number of clients, all in one room. With --find-ceiling there are as many as each rate needs."`
-	Rate    float64 `default:"5" help:"load: chats a second that each client sends."`
-	Payload int     `default:"128" help:"load: size of a chat in bytes."`
-	Hold    seconds `default:"20s" help:"load: how long to measure."`
+	Clients  int     `default:"1000" help:"load: number of clients, all in one room. With --find-ceiling there are as many as each rate needs."`
+	Rate     float64 `default:"5" help:"load: chats a second that each client sends."`
+	Payload  int     `default:"128" help:"load: size of a chat in bytes."`
+	Hold     seconds `default:"20s" help:"load: how long to measure."`
+	Compress bool    `help:"The clients offer compression and ask for batches of chats, and Tidewire is started with --compress. Other servers have to accept the offer."`
 	ceilingFlags
 	tlsBenchFlags
 	resultFlags
@@ -71,6 +72,9 @@ func (c *benchChatCmd) Run(p *process) error {
 		return err
 	}
 	defer with.remove()
+	if c.Compress {
+		with.args = append(with.args, "--compress")
+	}
 	targets, err := targets(p, "chat", c.Target, c.resultFlags, with)
 	if err != nil {
 		return err
@@ -136,7 +140,7 @@ func (c *benchChatCmd) runOne(p *process, name string, targets []scenario.Target
 	defer view.Stop()
 	params := map[string]any{"target": c.Target, "profile": c.Profile, "mode": c.Mode, "time_scale": c.TimeScale, "client_scale": c.ClientScale, "repeat": c.Repeat}
 	cfg := scenario.ChatConfig{
-		Targets: targets, Scenario: name, Soak: c.soak(), Scale: c.TimeScale, Share: c.ClientScale, Repeat: c.Repeat, Progress: view.Progress, Control: view.Control(),
+		Targets: targets, Scenario: name, Soak: c.soak(), Scale: c.TimeScale, Share: c.ClientScale, Compress: c.Compress, Repeat: c.Repeat, Progress: view.Progress, Control: view.Control(),
 	}
 	if name == "load" {
 		cfg.Custom = &scenario.ChatLoad{Clients: c.Clients, Rate: c.Rate, Payload: c.Payload, Hold: time.Duration(c.Hold)}
@@ -146,7 +150,7 @@ func (c *benchChatCmd) runOne(p *process, name string, targets []scenario.Target
 			"hold": c.Hold.String(), "find_ceiling": c.FindCeiling,
 		}
 	}
-	params["tls"] = c.TLS
+	params["tls"], params["compress"] = c.TLS, c.Compress
 	result := bench.NewResult("chat-"+name, params)
 	result.Recording.Observe(view.Observe)
 	if err := scenario.Chat(p.ctx, cfg, result); err != nil {

@@ -94,3 +94,23 @@ func TestBenchChat_BadFlags(t *testing.T) {
 		t.Errorf("nobody there: exit code 0\n%s", errOut)
 	}
 }
+
+// TestBenchChat_Compress: with compression and batches every chat arrives as without, and in fewer bytes. Not parallel, as TestBenchChat_All.
+func TestBenchChat_Compress(t *testing.T) {
+	bytes := make(map[string]float64)
+	for _, flag := range []string{"--compress", "--quiet"} {
+		file := filepath.Join(t.TempDir(), "chat.json")
+		code, out, errOut := run(t, nil, "bench", "chat", "load", "--clients", "60", "--rate", "8", "--hold", "2s", "--out", file, flag)
+		if code != cli.ExitOK {
+			t.Fatalf("%s: exit code %d\n%s%s", flag, code, out, errOut)
+		}
+		m := readResult(t, file).Row("tidewire").Metrics
+		if m["lost"] != 0 || m["errors"] != 0 || m["duplicated"] != 0 || m["expected"] == 0 {
+			t.Errorf("%s: %v", flag, m)
+		}
+		bytes[flag] = m["wire_bytes_per_delivery"]
+	}
+	if bytes["--quiet"] < 128 || bytes["--compress"] <= 0 || bytes["--compress"] > 0.8*bytes["--quiet"] {
+		t.Errorf("bytes per delivery: %v", bytes)
+	}
+}

@@ -24,6 +24,7 @@ import (
 	"github.com/tidewire/tidewire/internal/room"
 	"github.com/tidewire/tidewire/internal/serve"
 	"github.com/tidewire/tidewire/stream"
+	"github.com/tidewire/tidewire/websocket"
 )
 
 // serveCmd runs the server.
@@ -50,6 +51,7 @@ type serveCmd struct {
 
 	MaxMemory       memory  `default:"50%" placeholder:"SIZE|SHARE" help:"Memory that this process may use: bytes, or a share of the memory of the machine or its control group."`
 	MaxMessage      bytes   `default:"1MiB" help:"Largest message that a client may send. At most about 9 % of --max-memory."`
+	Compress        bool    `help:"Accept compression of WebSocket messages (permessage-deflate) on /ws and /ws/chat, for clients that offer it, such as browsers. It saves bytes and costs CPU time. Clients with a token can use it once they have sent the token."`
 	AuditLog        string  `placeholder:"FILE" help:"Append denials and administrative acts to this file, one JSON object in each line. Default: the log of the server."`
 	Drain           seconds `default:"0" help:"When the server is told to stop, close its WebSockets one after another over this time, so that their clients do not all connect to another server at once. The stop begins after that."`
 	ShutdownTimeout seconds `default:"30s" help:"Total time that a stop may take. Requests and connections that have not ended by then are aborted."`
@@ -263,6 +265,9 @@ func (c *serveCmd) serve(p *process) error {
 		Version: version(), Only: gateway.Endpoint(c.Only), MaxMessage: int(c.MaxMessage), MaxPartitions: c.MaxPartitions, Metrics: metrics, Profile: c.Profile, Chat: c.chat(c.MaxRooms), Lanes: c.lanes(lanes), Access: access, Auth: auth,
 		Limits: registry, MaxJSONDepth: c.MaxJSONDepth, Sessions: gateway.SessionConfig{MaxSubscriptions: c.MaxSubscriptions},
 		Budget: budget.New(budget.ClientShare(c.memory)), Log: p.log,
+	}
+	if c.Compress {
+		cfg.Compression = &websocket.Compression{}
 	}
 	if c.AuditLog != "" {
 		file, err := os.OpenFile(c.AuditLog, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)

@@ -106,7 +106,7 @@ func newChatServer(cfg ChatConfig, kept engine.Engine, work context.Context, met
 func (s *Server) chat(w http.ResponseWriter, r *http.Request) {
 	var p *participant
 	heard := func([]byte) { p.heart.heard = time.Now() }
-	s.accept(w, r, websocket.Config{OnPing: heard, OnPong: heard}, func(c *connection) {
+	s.accept(w, r, websocket.Config{OnPing: heard, OnPong: heard, Compression: s.cfg.Compression}, func(c *connection) {
 		s.chats.opened()
 		defer s.chats.open.Add(-1)
 		p = newParticipant(s.chats, c, s.cfg.DrainTimeout)

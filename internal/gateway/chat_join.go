@@ -113,6 +113,12 @@ func (p *participant) joined(msg chatMessage, m *room.Member, more map[string]an
 		p.answer(msg, why, more)
 		return
 	}
+	if msg.Batch {
+		if more == nil {
+			more = make(map[string]any, 1)
+		}
+		more["batch"] = m.Batches()
+	}
 	p.ok(msg, more)
 	if msg.Presence {
 		p.watching[msg.room()] = true
@@ -139,7 +145,7 @@ func (p *participant) join(msg chatMessage) (m *room.Member, more map[string]any
 	if p.server.stored.has(name) {
 		m, more, why = p.joinStored(p.catchUps, msg)
 	} else {
-		opts := room.JoinOptions{User: msg.User, DisconnectOnLag: msg.OnLag == "disconnect"}
+		opts := room.JoinOptions{User: msg.User, DisconnectOnLag: msg.OnLag == "disconnect", Batch: msg.Batch}
 		m = p.server.hub.Join(p.conn.Conn, name, opts)
 	}
 	if m != nil {
@@ -153,7 +159,7 @@ func (p *participant) joinStored(ctx context.Context, msg chatMessage) (*room.Me
 	p.durable.Store(true)
 	// By default a lagging member is disconnected: it can resume and then
 	// misses nothing.
-	opts := room.JoinOptions{User: msg.User, DisconnectOnLag: msg.OnLag != "gap"}
+	opts := room.JoinOptions{User: msg.User, DisconnectOnLag: msg.OnLag != "gap", Batch: msg.Batch}
 	m, count, upTo, err := p.server.stored.join(ctx, p, msg.room(), msg, opts)
 	lost, isLost := errors.AsType[*engine.HistoryLostError](err)
 	old, isOld := errors.AsType[*engine.TooOldError](err)

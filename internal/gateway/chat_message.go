@@ -21,6 +21,7 @@ type chatMessage struct {
 	User     string
 	OnLag    string
 	Presence bool
+	Batch    bool // the client takes several messages as one
 	After    *int64
 	History  int
 	// Placed and Timed: it has a position or time field, as the messages that a stored room sends.
@@ -100,6 +101,8 @@ func (m *chatMessage) read(f *chatFields) *problem {
 		return malformed("on_lag", "gap or disconnect")
 	case !decode(f.presence, &m.Presence):
 		return malformed("presence", "true or false")
+	case !decode(f.batch, &m.Batch):
+		return malformed("batch", "true or false")
 	case !decode(f.after, &m.After) || m.After != nil && *m.After < 0:
 		return malformed("after", "a whole number, 0 or more")
 	case !decode(f.history, &m.History) || m.History < 0:

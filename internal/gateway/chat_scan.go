@@ -23,7 +23,7 @@ type chatFields struct {
 	once   [len(guarded)][]byte
 	forged [len(guarded)]bool
 
-	text, ts, onLag, presence, after, history []byte
+	text, ts, onLag, presence, batch, after, history []byte
 	// client and sequence, and whether one of them occurs twice or in another spelling. They are fields of the server in stored rooms only.
 	client, sequence []byte
 	ambiguous        bool
@@ -111,6 +111,8 @@ func (f *chatFields) noteOther(key, value []byte) {
 		f.onLag = value
 	case "presence":
 		f.presence = value
+	case "batch":
+		f.batch = value
 	case "after":
 		f.after = value
 	case "history":

@@ -21,6 +21,8 @@ type connections struct {
 	lanes  laneTotals
 	limits *limits.Registry
 	users  userConnections
+	// compression is that of the connections which have negotiated it; nil without compression.
+	compression *websocket.Compression
 
 	mu      sync.Mutex
 	all     map[*connection]struct{}
@@ -73,7 +75,7 @@ func newConnections(cfg Config) *connections {
 		all:    make(map[*connection]struct{}),
 		done:   make(chan struct{}),
 		panics: newPanics(cfg.Metrics, cfg.Log),
-		budget: cfg.Budget, limits: cfg.Limits,
+		budget: cfg.Budget, limits: cfg.Limits, compression: cfg.Compression,
 		opened: prometheus.NewCounter(prometheus.CounterOpts{Name: "tidewire_connections_opened_total", Help: "WebSocket connections accepted."}),
 	}
 	registerBudget(cfg.Budget, cfg.Metrics)

@@ -10,7 +10,6 @@ import (
 	"github.com/tidewire/tidewire/internal/budget"
 	"github.com/tidewire/tidewire/internal/engine"
 	"github.com/tidewire/tidewire/internal/wire"
-	"github.com/tidewire/tidewire/websocket"
 )
 
 // consumer is a consumption of a connection. Its goroutine leases messages and
@@ -211,12 +210,12 @@ func (c *consumer) send(ds []engine.Delivery, tokens []string) error {
 	held += min(held, pushFrames)
 	memory.Take(budget.Page, int64(held))
 	defer memory.Release(budget.Page, int64(held))
-	w, frames := server.writer(c.encoding), server.buffer()
+	w, frames, with := server.writer(c.encoding), server.buffer(), c.session.conn.compression()
 	defer func() { server.reuse(w); server.reuseBuffer(frames) }()
 	for i := range ds {
 		w.Buf = w.Buf[:0]
 		writeDelivery(w, true, c.queue, tokens[i], &ds[i])
-		*frames = websocket.AppendFrame(*frames, opcode(c.encoding), w.Buf)
+		*frames = with.AppendFrame(*frames, opcode(c.encoding), w.Buf)
 		if len(*frames) < pushFrames && i < len(ds)-1 {
 			continue
 		}

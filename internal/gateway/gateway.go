@@ -54,6 +54,8 @@ type Config struct {
 	MaxPartitions int
 	// MaxMessage is the largest message accepted, in bytes. Defaults to 1 MiB.
 	MaxMessage int
+	// Compression is offered to clients of /ws and /ws/chat, and used once they have shown who they are. Defaults to none.
+	Compression *websocket.Compression
 	// MaxJSONDepth is how deep the JSON of a message may be nested, with its own braces. Defaults to 64.
 	MaxJSONDepth int
 	// Access decides which web pages may use /ws and /v1, and under which host
@@ -99,6 +101,8 @@ func (c Config) withDefaults() Config {
 		c.MaxJSONDepth = 64
 	}
 	c.Chat.maxDepth = c.MaxJSONDepth
+	c.Compression = compressing(c.Compression)
+	c.Chat.Room.Compression = c.Compression
 	if c.MaxPartitions == 0 {
 		c.MaxPartitions = 64
 	}

@@ -183,7 +183,8 @@ func (s *Server) needing(n need, next http.Handler) http.Handler {
 
 // begin is called when the connection is open. Its caller is that of the handshake, or nil. An endpoint that talks has messages of type auth.
 func (i *identity) begin(talks bool) {
-	if i.policy == nil {
+	if i.policy == nil { // there is nothing to wait for
+		i.conn.AllowCompression()
 		return
 	}
 	i.talks.Store(talks)
@@ -235,6 +236,7 @@ func (i *identity) finish(c *auth.Caller, code websocket.StatusCode, reason stri
 // set makes the caller the connection's, and plans the notice of its end. There were that many changes before it was verified.
 func (i *identity) set(c *auth.Caller, at uint64) {
 	i.caller.Store(c)
+	i.conn.AllowCompression()
 	i.conn.owner.users.named(i.conn)
 	missed, ok := i.changes.since(at)
 	if !ok {

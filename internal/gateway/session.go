@@ -84,7 +84,7 @@ func (s *Server) session(w http.ResponseWriter, r *http.Request) {
 		subscriptions: make(map[string]*subscriber), consumers: make(map[string]*consumer),
 	}
 	heard := func([]byte) { sess.heart.heard = time.Now() }
-	cfg := websocket.Config{OnPing: heard, OnPong: heard, Subprotocols: []string{subprotocolJSON, subprotocolCBOR}}
+	cfg := websocket.Config{OnPing: heard, OnPong: heard, Subprotocols: []string{subprotocolJSON, subprotocolCBOR}, Compression: s.cfg.Compression}
 	s.accept(w, r, cfg, func(c *connection) {
 		s.chats.opened()
 		defer s.chats.open.Add(-1)

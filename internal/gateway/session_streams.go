@@ -105,7 +105,7 @@ func (s *session) subscribe(r *request) {
 			sub.run(by, func(ctx context.Context) (source, error) { return s.join(ctx, sub, of, from.Group, only) })
 			return
 		}
-		key := sharedKey{of, sub.name, sub.encoding, only.sumOf()}
+		key := sharedKey{of, sub.name, sub.encoding, only.sumOf(), sub.with}
 		sub.shared = s.server.shared.enter(key)
 		defer s.server.shared.leave(key, sub.shared)
 		sub.run(by, func(ctx context.Context) (source, error) { return s.follow(ctx, sub, of, from, only) })

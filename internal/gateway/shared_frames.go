@@ -20,7 +20,8 @@ const (
 // sharedFrames are the last messages of a stream as frames, which are encoded once for all subscriptions that want the same. Chunks are
 // appended to and never changed: those who send hold parts of them. Safe for concurrent use.
 type sharedFrames struct {
-	users atomic.Int32 // subscriptions; changed with sharedSet.mu held
+	users atomic.Int32           // subscriptions; changed with sharedSet.mu held
+	with  *websocket.Compression // of all frames; nil without compression
 
 	mu       sync.Mutex
 	old, now frameRun
@@ -110,7 +111,7 @@ func (s *sharedFrames) extend(p *page, w *wire.Writer) {
 		}
 		w.Buf = w.Buf[:0]
 		p.write(w, i)
-		s.now.frames = websocket.AppendFrame(s.now.frames, opcode(w.Encoding), w.Buf)
+		s.now.frames = s.with.AppendFrame(s.now.frames, opcode(w.Encoding), w.Buf)
 		s.now.ends = append(s.now.ends, frameEnd{position, len(s.now.frames)})
 	}
 }
@@ -120,6 +121,7 @@ type sharedKey struct {
 	stream, subscription string
 	encoding             wire.Encoding
 	filter               filterSum
+	with                 *websocket.Compression
 }
 
 // sharedSet are those of a server.
@@ -140,7 +142,7 @@ func (s *sharedSet) enter(key sharedKey) *sharedFrames {
 		if s.all == nil {
 			s.all = make(map[sharedKey]*sharedFrames)
 		}
-		f = new(sharedFrames)
+		f = &sharedFrames{with: key.with}
 		s.all[key] = f
 	}
 	f.users.Add(1)

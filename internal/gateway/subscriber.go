@@ -84,6 +84,7 @@ type subscriber struct {
 	name    string
 	// encoding is that of the request.
 	encoding wire.Encoding
+	with     *websocket.Compression // of its messages; nil without compression
 	credits  *credits
 	ctx      context.Context
 	cancel   context.CancelFunc
@@ -102,7 +103,7 @@ type subscriber struct {
 }
 
 func newSubscriber(s *session, name string, r *request) *subscriber {
-	sub := &subscriber{session: s, name: name, encoding: r.Encoding, credits: newCredits(r.Has(wire.FieldCredits), r.Credits)}
+	sub := &subscriber{session: s, name: name, encoding: r.Encoding, with: s.conn.compression(), credits: newCredits(r.Has(wire.FieldCredits), r.Credits)}
 	sub.ctx, sub.cancel = context.WithCancel(s.ctx)
 	sub.passing = passing{sub: sub, stream: r.Stream}
 	wants := request{wire.Request{Type: "subscribe", Stream: r.Stream, Group: r.Group, Store: r.Store, Query: r.Query, Given: r.Given}}
@@ -290,7 +291,7 @@ func (sub *subscriber) sendAlone(p *page) error {
 	for i := range p.size {
 		w.Buf = w.Buf[:0]
 		p.write(w, i)
-		*frames = websocket.AppendFrame(*frames, opcode(sub.encoding), w.Buf)
+		*frames = sub.with.AppendFrame(*frames, opcode(sub.encoding), w.Buf)
 		if len(*frames) < pushFrames && i < p.size-1 {
 			continue
 		}

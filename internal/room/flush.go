@@ -42,8 +42,8 @@ func (r *Room) run() {
 	var next time.Time // before which no round begins
 	for !r.ended() {
 		var retry <-chan time.Time
-		if f.lagging > 0 {
-			timer.Reset(retryPause)
+		if again := f.again(); again > 0 {
+			timer.Reset(again)
 			retry = timer.C
 		}
 		select {
@@ -56,6 +56,20 @@ func (r *Room) run() {
 		end := time.Now()
 		next = end.Add(min(max(r.rest(end.Sub(start)), minPause), maxPause))
 	}
+}
+
+// again is after how long the next round has to begin, although nothing is published. It is 0 if there is no such need.
+func (f *round) again() time.Duration {
+	pause := time.Duration(0)
+	if f.lagging > 0 {
+		pause = retryPause
+	}
+	if f.packer.waits {
+		if left := max(time.Until(f.packer.next), minPause); pause == 0 || left < pause {
+			pause = left
+		}
+	}
+	return pause
 }
 
 // rest is how long the flusher rests after a round of that duration, within the bounds.
@@ -84,6 +98,7 @@ type round struct {
 	members []*Member
 	head    int64 // of the log when the members were listed: later members begin at it or after
 	shares  []share
+	packer  packer
 	lagging int // members that have not received everything
 }
 
@@ -91,7 +106,9 @@ type round struct {
 // that.
 type share struct {
 	room      *Room
-	leads     bool // it serves the outlet meanwhile
+	packed    *[forms][]pack
+	ready     [forms]int64 // members of each form get the log up to there; of plain ones, head counts
+	leads     bool         // it serves the outlet meanwhile
 	now       time.Time
 	members   []*Member
 	oldest    int64 // lowest offset of a member
@@ -128,7 +145,9 @@ func (f *round) begin(now time.Time) {
 	clear(f.members)
 	f.members = append(f.members[:0], f.room.members...)
 	f.head = f.room.log.head
+	f.packer.look(f.room)
 	f.room.mu.Unlock()
+	f.packer.pack(f.room.hub.cfg.Compression, now)
 	f.split(now)
 }
 
@@ -162,6 +181,7 @@ func (f *round) end() {
 	f.room.mu.Lock()
 	defer f.room.mu.Unlock()
 	f.room.log.release(oldest)
+	f.packer.release(oldest)
 }
 
 // split divides the members among at most half of the processors: the others
@@ -174,7 +194,7 @@ func (f *round) split(now time.Time) {
 	f.shares = f.shares[:n]
 	for i := range n {
 		part := f.members[i*len(f.members)/n : (i+1)*len(f.members)/n]
-		f.shares[i] = share{room: f.room, leads: i == 0, now: now, members: part, oldest: math.MaxInt64, chunks: f.shares[i].chunks[:0], countedAt: -1}
+		f.shares[i] = share{room: f.room, packed: &f.packer.packs, ready: f.packer.ready, leads: i == 0, now: now, members: part, oldest: math.MaxInt64, chunks: f.shares[i].chunks[:0], countedAt: -1}
 	}
 }
 
@@ -212,7 +232,7 @@ func (s *share) serve() {
 			s.look(s.members[i:min(i+blockSize, len(s.members))])
 		}
 		s.offer(m)
-		if m.pos < s.head || m.lagging {
+		if m.pos < s.end(m) || m.lagging {
 			s.lagging++
 		}
 		s.oldest = min(s.oldest, m.pos)
@@ -229,12 +249,12 @@ func (s *share) offer(m *Member) {
 		s.skipAhead(m)
 		return
 	}
-	from := m.pos
-	if m.pos < s.head && !m.waits && !m.full(s.room.hub.cfg.MaxLagBytes) {
+	from, end := m.pos, s.end(m)
+	if m.pos < end && !m.waits && !m.full(s.room.hub.cfg.MaxLagBytes) {
 		s.write(m)
 	}
 	switch {
-	case m.pos == s.head:
+	case m.pos >= end:
 		m.blocked = time.Time{}
 		return
 	case m.pos > from || m.blocked.IsZero():
@@ -246,8 +266,8 @@ func (s *share) offer(m *Member) {
 // write writes everything except m's own messages to m's socket, until the
 // socket takes no more.
 func (s *share) write(m *Member) {
-	for m.pos < s.head {
-		part := s.next(&m.pos, &m.skip)
+	for m.pos < s.end(m) {
+		part, whole := s.nextFor(m)
 		if len(part) == 0 {
 			continue
 		}
@@ -259,9 +279,14 @@ func (s *share) write(m *Member) {
 		if n == 0 {
 			return
 		}
+		m.unseen += int64(n)
+		if whole != nil { // one frame, so all of it was taken
+			s.delivered += whole.messages
+			m.pos = whole.end
+			continue
+		}
 		s.delivered += s.count(m.pos, part[:n])
 		m.pos += int64(n)
-		m.unseen += int64(n)
 		if n < len(part) {
 			return
 		}

@@ -35,6 +35,9 @@ type JoinOptions struct {
 	// Hold holds all messages back until Release, for a member that first gets the
 	// history. Held messages count as lag. Defaults to false.
 	Hold bool
+	// Batch lets the server send several text messages as one, a JSON array of them. All messages of the room have to be JSON. It has an
+	// effect only if the connection takes compressed messages. Defaults to false.
+	Batch bool
 }
 
 // Join makes conn a member of the room of that name, which gets all messages
@@ -50,8 +53,9 @@ func (h *Hub) Join(conn *websocket.Conn, name string, opts JoinOptions) *Member 
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	m := &Member{room: r, conn: conn, user: opts.User, disconnect: opts.DisconnectOnLag, held: opts.Hold, index: len(r.members), pos: r.log.head}
+	m := &Member{room: r, conn: conn, form: h.cfg.formOf(conn, opts), user: opts.User, disconnect: opts.DisconnectOnLag, held: opts.Hold, index: len(r.members), pos: r.log.head}
 	r.members = append(r.members, m)
+	r.have[m.form]++
 	if r.presence != nil {
 		r.presence.joined(m.user)
 	}

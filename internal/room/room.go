@@ -25,6 +25,9 @@ type Config struct {
 	// Connect is called when a room gets its first member, and connects it with the same room on other nodes. It returns
 	// nil if there is none. It must not block, nor call the Hub. Defaults to nil: there are no other nodes.
 	Connect func(room string, in *Inlet) Outlet
+	// Compression compresses messages to members whose connection takes them compressed, once for all of them. It has to be that of the
+	// connections. Defaults to nil: nothing is compressed.
+	Compression *websocket.Compression
 }
 
 func (c Config) withDefaults() Config {
@@ -62,6 +65,7 @@ type Room struct {
 	mu      sync.Mutex
 	log     log
 	members []*Member
+	have    [forms]int // members of each form
 	// listeners is replaced, never changed.
 	listeners []*Listener
 	scratch   []byte
@@ -75,6 +79,7 @@ type Member struct {
 	conn       *websocket.Conn
 	user       string
 	disconnect bool // DisconnectOnLag
+	form       form // in which it gets messages
 	left       atomic.Bool
 
 	// Guarded by room.mu.
@@ -153,6 +158,7 @@ func (r *Room) remove(m *Member) *watcher {
 	r.members[last] = nil
 	r.members = r.members[:last]
 	m.index = -1
+	r.have[m.form]--
 	m.left.Store(true)
 	if m.watcher != nil {
 		r.presence.remove(m.watcher)

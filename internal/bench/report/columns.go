@@ -142,6 +142,7 @@ func chatColumns() []column {
 		metric("connect p95 ms", "connect_latency_p95_ms", fixed(2)),
 		metric("cores", "server_cpu_cores", fixed(2)),
 		metric("CPU s/M", "server_cpu_seconds_per_million_deliveries", fixed(3)),
+		metric("bytes/delivery", "wire_bytes_per_delivery", fixed(1)),
 		metric("gen CPU s", "generator_cpu_seconds", fixed(1)),
 		metric("peak MiB", "server_peak_rss_bytes", mib),
 		metric("binary MiB", "binary_bytes", tenths),

@@ -149,7 +149,7 @@ func mainMetric(name string) bool {
 	return strings.HasSuffix(name, "_per_second") || strings.HasSuffix(name, "cpu_seconds") ||
 		strings.HasSuffix(name, "latency_p50_ms") || strings.HasSuffix(name, "latency_p99_ms") || strings.HasSuffix(name, "latency_p999_ms") ||
 		slices.Contains([]string{"seconds", "lost", "drop_rate", "errors", "server_peak_rss_bytes", "wal_bytes_per_message", "wal_bytes_per_event",
-			"allocs_per_call", "bytes_per_call", "server_cpu_seconds_per_million_deliveries"}, name)
+			"allocs_per_call", "bytes_per_call", "wire_bytes_per_delivery", "server_cpu_seconds_per_million_deliveries"}, name)
 }
 
 // ComparisonTable writes the changes from a to b as text: those of the most

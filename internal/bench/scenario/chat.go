@@ -18,6 +18,7 @@ type ChatConfig struct {
 	Soak     time.Duration  // 0: the scenario's own length
 	Scale    float64        // multiplies every duration
 	Share    float64        // multiplies the number of clients
+	Compress bool           // the clients offer compression, and ask for batches
 	Custom   *ChatLoad      // replaces the scenario's loads
 	Ceiling  *Ceiling       // search for the highest rate of chats, with clients like Custom's; nil: no search
 	Repeat   int            // rounds; targets are interleaved over them
@@ -173,6 +174,7 @@ func (cfg ChatConfig) measure(
 			if len(loads) > 1 {
 				cfg.Progress("%s: part %d of %d", name, i+1, len(loads))
 			}
+			step.load.Compress = cfg.Compress
 			part := &chatRun{name: name, load: step.load}
 			if err := part.do(ctx, url, target.TLS, pid, pulse, cfg.Progress); err != nil {
 				return err

@@ -102,6 +102,9 @@ func (r *chatRun) metrics() map[string]float64 {
 	if r.load.Session == 0 {
 		m["due_deliveries_per_second"] = float64(seen.Received) / seconds
 	}
+	if deliveries > 0 {
+		m["wire_bytes_per_delivery"] = float64(to.Bytes-from.Bytes) / float64(deliveries)
+	}
 	if seen.Expected > 0 {
 		m["drop_rate"] = float64(r.lost()) / float64(seen.Expected)
 	}

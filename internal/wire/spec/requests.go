@@ -152,8 +152,10 @@ func roomRequests() []Request {
 			Fields: Fields{
 				optional("room", fieldOf(wire.FieldRoom)), optional("user", fieldOf(wire.FieldUser)), optional("on_lag", fieldOf(wire.FieldOnLag)),
 				optional("presence", fieldOf(wire.FieldPresence)), optional("history", fieldOf(wire.FieldHistory)),
+				optional("batch", boolean("true: send several messages of the room as one array, on a connection with compression")),
 				optional("after", atLeast(0, "send the chats of a stored room after this position first"))},
 			Answer: Fields{
+				optional("batch", boolean("if the join had it: whether batches come")),
 				optional("position", atLeast(0, "of a stored room: up to here the member has everything")),
 				optional("history", atLeast(0, "of a stored room: how many chats were sent before this answer"))},
 			Starts: []string{"chat", "presence", "gap", "history_lost", "error"}},
