@@ -29,7 +29,7 @@ func widest(n int) string {
 // TestAttack_Filters: large filters on many subscriptions count as memory until these end, which all of them do when memory is short, and others are served.
 func TestAttack_Filters(t *testing.T) {
 	t.Parallel()
-	const filters, size = 40, 100 * 1024
+	const filters, size = 20, 100 * 1024
 	streams := newFakeStreams(t, "orders")
 	mixed(streams, 500)
 	account := budget.New(1 << 30)
@@ -54,12 +54,12 @@ func TestAttack_Filters(t *testing.T) {
 // TestAttack_FiltersWithoutMemory: filters for which there is no memory are refused or wait, or their connections end. One that is small is served.
 func TestAttack_FiltersWithoutMemory(t *testing.T) {
 	t.Parallel()
-	const limit = 4 << 20
+	const limit = 2 << 20
 	streams := newFakeStreams(t, "orders")
 	mixed(streams, 50)
 	account := budget.New(limit)
 	_, addr := serve(t, gateway.Config{Engine: engine.Engine{Streams: streams}, Budget: account})
-	for range 10 {
+	for range 4 {
 		greedy := dial(t, "ws://"+addr+"/ws")
 		go func() {
 			for {

@@ -1,12 +1,13 @@
 package gateway_test
 
 import (
+	"bytes"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tidewire/tidewire/internal/budget"
 	"github.com/tidewire/tidewire/internal/engine"
@@ -14,7 +15,7 @@ import (
 	"github.com/tidewire/tidewire/internal/room"
 )
 
-// unread sends a request on a connection that is never read and has small buffers.
+// unread sends a request on a connection that is never read.
 func unread(t *testing.T, addr, request string) net.Conn {
 	t.Helper()
 	conn, err := net.Dial("tcp", addr)
@@ -22,12 +23,12 @@ func unread(t *testing.T, addr, request string) net.Conn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	conn.(*net.TCPConn).SetReadBuffer(4096)
 	fmt.Fprintf(conn, "%s HTTP/1.1\r\nHost: localhost\r\n\r\n", request)
 	return conn
 }
 
-// TestAttack_FollowersOfStreams: followers that do not read are ended when memory is short, and one that reads gets everything.
+// TestAttack_FollowersOfStreams: followers that do not read are ended when memory is short, and one that reads, and comes
+// again when it is ended, gets everything.
 func TestAttack_FollowersOfStreams(t *testing.T) {
 	t.Parallel()
 	const limit, total, size = 8 << 20, 200, 100_000
@@ -36,22 +37,36 @@ func TestAttack_FollowersOfStreams(t *testing.T) {
 	account := budget.New(limit)
 	_, addr := serve(t, gateway.Config{Engine: engine.Engine{Streams: streams}, Budget: account})
 	var greedy []net.Conn
-	for range 30 {
+	for range 12 {
 		greedy = append(greedy, unread(t, addr, "GET /v1/streams/orders/follow?after=0"))
 	}
 	waitFor(t, func() bool { return account.Stats().Evictions > 0 }, "nobody was ended")
-	good := followRoom(t, addr, "/v1/streams/orders/follow?after=0")
-	for n := range total {
-		good.wantPart("event: message", fmt.Sprintf("id: %d", n+1), "data: ", "")
+	for got := 0; got < total; {
+		good := followRoom(t, addr, "/v1/streams/orders/follow", "Last-Event-ID", fmt.Sprint(got))
+		got = good.untilEnded(got, total)
+		good.resp.Body.Close()
 	}
 	for _, conn := range greedy {
 		conn.Close()
 	}
-	good.resp.Body.Close()
 	waitFor(t, func() bool { return account.Stats().Held == 0 }, "what nobody holds is still counted")
 	if s := account.Stats(); s.Excess != 0 {
 		t.Errorf("%d bytes were released that nobody held", s.Excess)
 	}
+}
+
+// untilEnded reads the messages after a position, in their order, up to a position or until the server ends this follower, which holds as much memory as each
+// of the others. It returns the position of the last one.
+func (e *roomEvents) untilEnded(after, upTo int) int {
+	e.t.Helper()
+	for ; after < upTo; after++ {
+		line, err := e.lines.ReadString('\n')
+		if err != nil || line != "event: message\n" {
+			return after
+		}
+		e.wantPart(fmt.Sprintf("id: %d\n", after+1), "data: ", "\n")
+	}
+	return after
 }
 
 // wantPart expects lines that contain these texts.
@@ -64,23 +79,24 @@ func (e *roomEvents) wantPart(parts ...string) {
 	}
 }
 
-// TestAttack_FollowersOfRooms: the messages that a room keeps for followers that do not read are bounded, and one that reads gets every message.
+// TestAttack_FollowersOfRooms: what a room keeps for followers that do not read is bounded, and one that reads gets every message. Those that read again are told
+// of a gap, and in a stored room they get everything.
 func TestAttack_FollowersOfRooms(t *testing.T) {
 	t.Parallel()
-	const lag, followers, chats = 100_000, 20, 300
+	const lag, followers, chats, size = 300_000, 3, 130, 90_000
 	account := budget.New(1 << 30)
 	_, addr := serve(t, gateway.Config{
 		Engine: engine.Engine{Rooms: newMemoryStore(t)}, Budget: account,
-		Chat: gateway.ChatConfig{StoredRooms: []string{"kept-*"}, Room: room.Config{MaxLagBytes: lag}}, MaxMessage: 20_000,
+		Chat: gateway.ChatConfig{StoredRooms: []string{"kept-*"}, Room: room.Config{MaxLagBytes: lag}}, MaxMessage: 100_000,
 	})
 	c := client{t, addr}
-	text := strings.Repeat("x", 9000)
-	for _, name := range []string{"r", "kept-1"} {
+	text := strings.Repeat("x", size)
+	for name, told := range map[string]string{"r": "event: gap\n", "kept-1": fmt.Sprintf(`"text":"%d-`, chats-1)} {
+		var slow []net.Conn
 		for range followers {
 			conn := unread(t, addr, "GET /v1/rooms/"+name+"/follow")
-			if _, err := io.ReadFull(conn, make([]byte, len("HTTP/1.1 200"))); err != nil { // it follows
-				t.Fatal(err)
-			}
+			readUntil(t, conn, "retry: ")
+			slow = append(slow, conn)
 		}
 		good := followRoom(t, addr, "/v1/rooms/"+name+"/follow")
 		before := account.Stats().Held
@@ -93,11 +109,32 @@ func TestAttack_FollowersOfRooms(t *testing.T) {
 				good.wantPart("id: ")
 			}
 			good.wantPart(fmt.Sprintf(`"text":"%d-`, n), "")
-			// Each may have taken a page for its socket, besides what the room keeps for all.
-			if held := account.Stats().Held - before; held > lag+followers*(lag+256<<10) {
+			// Each may have a page for its socket, besides what the room keeps for all.
+			if held := account.Stats().Held - before; held > lag+followers*2<<20 {
 				t.Fatalf("%d bytes are held after %d chats", held, n)
 			}
 		}
+		for _, conn := range slow {
+			readUntil(t, conn, told)
+			conn.Close()
+		}
 		good.resp.Body.Close()
+	}
+}
+
+// readUntil reads until a text has come.
+func readUntil(t *testing.T, conn net.Conn, text string) {
+	t.Helper()
+	conn.SetReadDeadline(time.Now().Add(patience))
+	buf, kept := make([]byte, 64<<10), 0
+	for {
+		n, err := conn.Read(buf[kept:])
+		if bytes.Contains(buf[:kept+n], []byte(text)) {
+			return
+		}
+		if err != nil {
+			t.Fatalf("%v before %q", err, text)
+		}
+		kept = copy(buf, buf[max(0, kept+n-len(text)):kept+n])
 	}
 }

@@ -69,7 +69,7 @@ func TestAttack_JobsThatEnd(t *testing.T) {
 	c := serveCanned(t)
 	_, text := c.do("POST", "/v1/queues/q/dead/redrive", `{"all":true}`)
 	id, _, _ := strings.Cut(strings.TrimPrefix(text, `{"job":"`), `"`)
-	for started := 0; started < 150; {
+	for started := 0; started < 110; {
 		if status, _ := c.do("POST", "/v1/queues/broken/dead/redrive", `{"all":true}`); status == http.StatusOK {
 			started++
 		}
