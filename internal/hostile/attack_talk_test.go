@@ -2,6 +2,7 @@ package hostile
 
 import (
 	"bufio"
+	"context"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
@@ -258,7 +259,12 @@ func (a *attacker) refusalOrNone(path, request string, codes ...string) {
 // call makes a request by HTTP and returns the answer, with status 0 if there is
 // none. Headers are pairs; Host is one of them, and Authorization replaces the attacker's token.
 func (a *attacker) call(method, path, body string, headers ...string) (status int, answer string) {
-	r, err := http.NewRequestWithContext(a, method, "http://"+a.addr+path, strings.NewReader(body))
+	return a.callWithin(a, method, path, body, headers...)
+}
+
+// callWithin is call for a request that ends with ctx: a long poll, or a stream of events.
+func (a *attacker) callWithin(ctx context.Context, method, path, body string, headers ...string) (status int, answer string) {
+	r, err := http.NewRequestWithContext(ctx, method, "http://"+a.addr+path, strings.NewReader(body))
 	if err != nil {
 		return 0, ""
 	}

@@ -46,7 +46,8 @@ func ParseTimes(expression, zone string) (*Times, error) {
 	switch s := parsed.(type) {
 	case cron.ConstantDelaySchedule:
 		t.every = s.Delay
-		if t.every > longestEvery {
+		// The parser makes one second of anything shorter, even of a negative pause.
+		if given, err := time.ParseDuration(strings.TrimPrefix(expression, "@every ")); err != nil || given < time.Second || t.every > longestEvery {
 			return nil, &InvalidError{"cron", fmt.Sprintf("@every: want 1s to %v", longestEvery)}
 		}
 	case *cron.SpecSchedule:

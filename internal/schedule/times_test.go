@@ -87,7 +87,7 @@ func TestLatest(t *testing.T) {
 func TestParseTimes_Invalid(t *testing.T) {
 	for _, c := range []struct{ cron, zone, field string }{
 		{"", "UTC", "cron"}, {"* * * *", "UTC", "cron"}, {"61 * * * *", "UTC", "cron"}, {"* * * * * *", "UTC", "cron"}, {"TZ=0", "UTC", "cron"},
-		{"CRON_TZ=UTC", "UTC", "cron"}, {"@reboot", "UTC", "cron"}, {"@every 99999h", "UTC", "cron"}, {"*/0 * * * *", "UTC", "cron"},
+		{"CRON_TZ=UTC", "UTC", "cron"}, {"@reboot", "UTC", "cron"}, {"@every 99999h", "UTC", "cron"}, {"@every 999ms", "UTC", "cron"}, {"@every 0s", "UTC", "cron"}, {"@every -1h", "UTC", "cron"}, {"*/0 * * * *", "UTC", "cron"},
 		{"* * * * *", "Mars/Olympus", "time_zone"}, {"* * * * *", "", "time_zone"}, {"* * * * *", "Local", "time_zone"}, {"* * * * *", "../etc/passwd", "time_zone"},
 	} {
 		_, err := ParseTimes(c.cron, c.zone)

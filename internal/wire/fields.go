@@ -1,6 +1,9 @@
 package wire
 
-import "math/bits"
+import (
+	"math/bits"
+	"slices"
+)
 
 // Field is a field of a request.
 type Field uint8
@@ -82,6 +85,9 @@ var fieldNames = [fieldCount]string{
 }
 
 func (f Field) String() string { return fieldNames[f] }
+
+// FieldNames returns the names of all fields of requests, in the order of the fields.
+func FieldNames() []string { return slices.Clone(fieldNames[:]) }
 
 // fieldOf has the field of each name.
 var fieldOf = func() map[string]Field {
