@@ -9,8 +9,8 @@ import (
 	"github.com/tidewire/tidewire/internal/pgtest"
 )
 
-// TestGroup_ServerKilled: when a server is killed, a member at another one gets its partitions after the lease, with
-// what was not committed, and nothing that was.
+// TestGroup_ServerKilled: when a server is killed, a member at another one gets its partitions after the lease. It gets
+// the messages that were not committed, and none of the others.
 func TestGroup_ServerKilled(t *testing.T) {
 	t.Parallel()
 	url := pgtest.Open(t).URL

@@ -3,7 +3,6 @@ package gateway
 import (
 	"context"
 	"math"
-	"net/http"
 	"strconv"
 	"time"
 
@@ -243,37 +242,3 @@ func (f *roomFollower) deliver(count int) error {
 
 // maxSpare is how many bytes a follower keeps for what it sends next.
 const maxSpare = 2 * answerChunk
-
-// followContext returns the context of a follower, which ends when the client goes or the server stops.
-func (c *call) followContext() (context.Context, func()) {
-	ctx, cancel := context.WithCancel(c.ctx)
-	gone := context.AfterFunc(c.r.Context(), cancel) // a client that is closed for sending cannot be told from one that has gone
-	stopping := context.AfterFunc(c.api.polls, cancel)
-	return ctx, func() {
-		gone()
-		stopping()
-		cancel()
-	}
-}
-
-// serve answers with the events that turn sends, until it returns an error, and with why that is the end. A HEAD gets the headers alone. at is the position
-// after which they begin, or negative: a browser that comes back before the first event goes on there.
-func (s *eventSource) serve(at int64, turn func() error) {
-	h := s.c.w.Header()
-	setHeaders(h)
-	h.Set("Content-Type", "text/event-stream")
-	h.Set("X-Accel-Buffering", "no") // nginx would hold messages back
-	s.c.w.WriteHeader(http.StatusOK)
-	if s.c.r.Method == http.MethodHead {
-		return
-	}
-	if at >= 0 {
-		s.out = append(strconv.AppendInt(append(s.out, "id: "...), at, 10), '\n')
-	}
-	s.out = append(strconv.AppendInt(append(s.out, "retry: "...), followRetry, 10), "\n\n"...)
-	err := s.send()
-	for err == nil {
-		err = turn()
-	}
-	s.end(err)
-}

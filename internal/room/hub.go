@@ -40,17 +40,23 @@ type JoinOptions struct {
 	Batch bool
 }
 
+// enter returns the room of that name, which begins if there is none. The caller holds mu.
+func (h *Hub) enter(name string) *Room {
+	r := h.rooms[name]
+	if r == nil {
+		r = h.open(name)
+		h.flushers.Go(r.run)
+	}
+	return r
+}
+
 // Join makes conn a member of the room of that name, which gets all messages
 // published from now on. End the membership with Leave, also when the
 // connection has ended.
 func (h *Hub) Join(conn *websocket.Conn, name string, opts JoinOptions) *Member {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	r := h.rooms[name]
-	if r == nil {
-		r = h.open(name)
-		h.flushers.Go(r.run)
-	}
+	r := h.enter(name)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	m := &Member{room: r, conn: conn, form: h.cfg.formOf(conn, opts), user: opts.User, disconnect: opts.DisconnectOnLag, held: opts.Hold, index: len(r.members), pos: r.log.head}

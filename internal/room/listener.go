@@ -20,11 +20,7 @@ type Listener struct {
 func (h *Hub) Listen(name string, hear func(start int64, frames []byte)) *Listener {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	r := h.rooms[name]
-	if r == nil {
-		r = h.open(name)
-		h.flushers.Go(r.run)
-	}
+	r := h.enter(name)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	l := &Listener{room: r, hear: hear, pos: r.log.head}

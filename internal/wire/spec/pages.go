@@ -31,7 +31,7 @@ func MessagesPage() []byte {
 		p.line(fmt.Sprintf("### `%s` of the server\n\n%s On %s.\n", m.Type, m.Summary, where))
 		p.table(always, m.Fields)
 	}
-	p.line("## Objects\n\nWhat several messages have.\n")
+	p.line("## Objects\n\nSeveral messages have these objects as fields.\n")
 	for _, o := range Objects() {
 		p.line("### Object `" + o.Name + "`\n")
 		p.rules(o.Schema)

@@ -40,7 +40,7 @@ func Pushes() []Push {
 				optional("position", &Schema{Description: "of a stored room: where it is; a whole number"}))},
 		{Type: "gap", Session: true, Chat: true, Summary: "A member that read too slowly has missed messages of the room.",
 			Fields: Fields{required("room", text("the room")), required("missed", atLeast(1, "how many messages"))}},
-		{Type: "presence", Session: true, Chat: true, Summary: "Who is in a room: first all (members), which replaces everything before it, then changes (joined, left).",
+		{Type: "presence", Session: true, Chat: true, Summary: "The users in a room: first all of them (members), which replace everything before, and later the changes (joined, left).",
 			Fields: Fields{
 				required("room", text("the room")),
 				required("count", atLeast(0, "how many connections are in the room, including this one")),
