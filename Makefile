@@ -53,7 +53,7 @@ unit: $(TOOLS)/gotestsum
 contenders: $(TOOLS)/staticcheck
 	GO='$(GO)' ./scripts/contenders.sh
 
-## conformance: the WebSocket cases of Autobahn's suite (needs python3)
+## conformance: the WebSocket cases of Autobahn's suite (needs python3); with ALL=true all of compression too
 conformance: build
 	./scripts/conformance.sh
 
@@ -79,8 +79,9 @@ k6:
 	@test -n '$(filter $(SCENARIO),$(K6_SCENARIOS))' || { echo "SCENARIO is '$(SCENARIO)': want one of $(K6_SCENARIOS)" >&2; exit 2; }
 	K6_NO_USAGE_REPORT=true $(GO) run go.k6.io/k6@v1.8.1 run internal/bench/k6/$(SCENARIO).js
 
-## test-long: ten seeds of each fault test, and PostgreSQL 14 to 18 (an hour)
-test-long: $(TOOLS)/gotestsum
+## test-long: ten seeds of each fault test, PostgreSQL 14 to 18, and all cases of conformance (an hour)
+test-long: $(TOOLS)/gotestsum build
+	ALL=true ./scripts/conformance.sh
 	TIDEWIRE_SEEDS=10 $(TOOLS)/gotestsum -- -race -count=1 -timeout 60m ./...
 	for version in 14 15 16 17 18; do \
 		TIDEWIRE_TEST_PG=fetch:$$version $(TOOLS)/gotestsum -- -race -count=1 -timeout 30m \
