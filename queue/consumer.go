@@ -36,6 +36,7 @@ type Consumer struct {
 	calledAt    time.Time
 	settledAt   time.Time
 	closed      bool
+	pace        pace
 }
 
 // Consume returns a new Consumer, which must be closed. It receives nothing

@@ -203,6 +203,7 @@ func (d *Delivery) leave() error {
 		return err
 	}
 	d.state = settled
+	d.consumer.pace.settled()
 	delete(d.part.flight, d)
 	d.part.times.busy = time.Now()
 	d.part.node.checkDrained()

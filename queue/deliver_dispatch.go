@@ -98,6 +98,7 @@ func (n *shardNode) dispatch(c *Consumer, limit int, now time.Time) (ds []*Deliv
 		ds = append(ds, d)
 	}
 	if len(ds) > 0 {
+		c.pace.delivered(now, len(ds))
 		n.node.stats.Delivered += int64(len(ds))
 		n.times.busy = now
 		n.sweepBy(now.Add(c.cfg.Visibility))
@@ -105,7 +106,8 @@ func (n *shardNode) dispatch(c *Consumer, limit int, now time.Time) (ds []*Deliv
 	return ds
 }
 
-// share is how many messages the Consumer may take: an equal share while others wait too.
+// share is how many messages the Consumer may take while others wait too: an equal share, or what it
+// settles in paceTime, if that is more.
 func (n *shardNode) share(c *Consumer) int {
 	waiting := 1
 	for _, other := range n.node.consumers {
@@ -113,7 +115,7 @@ func (n *shardNode) share(c *Consumer) int {
 			waiting++
 		}
 	}
-	return (len(n.ready) + len(n.again) + waiting - 1) / waiting
+	return max((len(n.ready)+len(n.again)+waiting-1)/waiting, c.pace.perPage)
 }
 
 // wants reports whether the Consumer waits in Receive and has credits.

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -109,6 +110,8 @@ type Hub struct {
 	growth growth // used only by pollAll
 	losses losses
 	peers  peersCounts
+	// followed is how many bytes of messages are held for Followers alone.
+	followed atomic.Int64
 
 	mu          sync.Mutex // guards the fields below
 	history     int64      // the base of the current history, or unknownHistory; only pollAll writes it
@@ -208,7 +211,7 @@ func (h *Hub) follow(s *Stream, subscribers, followers int) *feed {
 	f := h.feeds[s.id]
 	if f == nil {
 		f = newFeed(s.through(h.pool).WithStandby(h.cfg.Standby), &h.cfg, h.history, h.report)
-		f.holes = &h.peers.holes
+		f.holes, f.allFollowed = &h.peers.holes, &h.followed
 		h.feeds[s.id] = f
 		h.joined = true
 		f.unlisten = h.listen(f)
@@ -233,6 +236,7 @@ func (h *Hub) leave(f *feed, subscribers, followers int) {
 		return
 	}
 	f.unlisten()
+	f.forsake()
 	delete(h.feeds, f.stream.id)
 	if len(h.feeds) == 0 {
 		close(h.idle)

@@ -52,6 +52,9 @@ type feed struct {
 	epoch epoch
 	early earlyPages
 	holes *atomic.Uint64 // of the Hub
+
+	followed    int           // bytes of the tail that are counted in allFollowed
+	allFollowed *atomic.Int64 // of the Hub
 }
 
 // newFeed returns the feed of a stream in a history, or unknownHistory.
@@ -59,7 +62,7 @@ func newFeed(s *Stream, cfg *HubConfig, history int64, report func(s *Stream, la
 	return &feed{
 		stream: s, cfg: cfg, report: report, tail: tail{limit: cfg.TailBytes},
 		changed: make(chan struct{}), watchers: make(map[chan struct{}]struct{}),
-		holes: new(atomic.Uint64),
+		holes: new(atomic.Uint64), allFollowed: new(atomic.Int64),
 		hints: 1, // nothing has been checked at this count
 		epoch: epoch{history: history, number: 1},
 	}
@@ -215,8 +218,8 @@ func (f *feed) join(p tailPage) {
 }
 
 // grownAlone is grown for a feed without subscriptions, for its Followers: it keeps the
-// messages that they have not taken yet, up to followerBytes, and extends them with pages
-// that follow directly.
+// messages that they have not taken yet, as far as the bounds on their memory allow, and extends
+// them with pages that follow directly.
 func (f *feed) grownAlone(p tailPage) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -227,11 +230,32 @@ func (f *feed) grownAlone(p tailPage) {
 	before := p.first() - 1
 	joined := before == f.tail.to
 	f.tail.extend(before, p)
-	if f.tail.shrink(followerBytes) || !joined {
+	most := followerBytes
+	if f.countFollowed() > allFollowerBytes {
+		most = followerBytesMin
+	}
+	if f.tail.shrink(most) || !joined {
 		f.hints++
 	}
+	f.countFollowed()
 	f.told = max(f.told, p.last())
 	f.tell()
+}
+
+// forsake ends the count of the feed: the Hub has forgotten it, and a commit that still has it
+// changes the count no more.
+func (f *feed) forsake() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.allFollowed.Add(-int64(f.followed))
+	f.followed, f.allFollowed = 0, new(atomic.Int64)
+}
+
+// countFollowed updates the bytes that all such feeds hold, and returns them. The caller holds mu.
+func (f *feed) countFollowed() int64 {
+	change := int64(f.tail.bytes - f.followed)
+	f.followed = f.tail.bytes
+	return f.allFollowed.Add(change)
 }
 
 // hintLocked notes that the stream may have grown. The caller holds mu.

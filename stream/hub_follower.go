@@ -2,9 +2,14 @@ package stream
 
 import "sync"
 
-// followerBytes bounds the memory for messages that Followers have not taken yet, for each
-// stream that has Followers and no subscriptions.
-const followerBytes = 64 << 10
+// Bounds in bytes on the memory for messages that Followers have not taken yet, of streams that
+// have Followers and no subscriptions. One commit of a busy queue is a few hundred KiB, and what
+// is evicted has to be read from PostgreSQL.
+const (
+	followerBytes    = 1 << 20  // of a stream, while all together have less than allFollowerBytes
+	followerBytesMin = 64 << 10 // of a stream, in any case
+	allFollowerBytes = 16 << 20
+)
 
 // Follower follows a stream for a reader that reads at its own times, and not every message: it
 // keeps the last messages that the process's own Appenders with the same Hub have stored, and
@@ -39,6 +44,7 @@ func (f *Follower) Recent(after int64, limit int) (page []Message, ask bool) {
 	tail := &f.feed.tail
 	if !shared {
 		tail.forget(after)
+		f.feed.countFollowed()
 	}
 	if after >= tail.from && after < tail.to {
 		page = tail.after(after, f.feed.cfg.PageMessages, f.feed.cfg.PageBytes)

@@ -71,7 +71,7 @@ func TestFollower(t *testing.T) {
 		t.Error("a notification is not told of once")
 	}
 	for range 3 {
-		store(stream.Message{Payload: make([]byte, 40<<10)})
+		store(stream.Message{Payload: make([]byte, 400<<10)})
 	}
 	if !recent(5, 10) {
 		t.Error("more than is kept need not be read")

@@ -23,6 +23,7 @@ type benchEventsCmd struct {
 	Ops            []string `default:"append,appendif,appendif-conflict,appendif-websocket,query,querystream,project,projectstream,projectionlimits" help:"Operations to measure."`
 	Streams        int      `default:"1" help:"Number of event stores. The callers are divided among them; all but the first begin empty. With more than one, only append and appendif are measured."`
 	Encoding       string   `enum:"json,cbor" default:"json" help:"appendif-websocket: how messages are encoded, json or cbor."`
+	Connections    int      `placeholder:"N" help:"appendif-websocket: number of WebSocket connections. Callers of one process may share one, as they do with the Go library. Default: one for each caller."`
 	PastEvents     int      `name:"past-events" aliases:"past_events" default:"100" help:"appendif: how many stored events have one of the condition's two tags, but not both."`
 	ConflictEvents []int    `name:"conflict-events" aliases:"conflict_events" default:"1" help:"appendif-conflict: how many events the failing condition finds. Each number is a row of the result."`
 	WarmUp         seconds  `name:"warm-up" aliases:"warm_up" default:"500ms" help:"How long to run before measuring each row."`
@@ -53,6 +54,9 @@ func (c *benchEventsCmd) Validate() error {
 	}
 	if c.FindCeiling && c.CompareDatabase != "" {
 		return errors.New("--find-ceiling and --compare-database exclude each other")
+	}
+	if c.Connections < 0 || c.Connections > 10_000 {
+		return fmt.Errorf("--connections is %d: want 1 to 10000", c.Connections)
 	}
 	if c.Duration <= 0 || c.WarmUp < 0 {
 		return errors.New("--duration: want more than 0; --warm-up: want 0 or more")
@@ -96,7 +100,7 @@ func (c *benchEventsCmd) Run(p *process) (err error) {
 	}
 	defer func() { err = errors.Join(err, closeDB()) }()
 	cfg := scenario.EventsConfig{
-		Datasets: c.Datasets, Ops: c.Ops, Concurrency: c.Concurrency, Batch: c.Batch, Streams: c.Streams, Encoding: wire.EncodingOf(c.Encoding),
+		Datasets: c.Datasets, Ops: c.Ops, Concurrency: c.Concurrency, Batch: c.Batch, Streams: c.Streams, Encoding: wire.EncodingOf(c.Encoding), Connections: c.Connections,
 		PastEvents: c.PastEvents, ConflictEvents: c.ConflictEvents,
 		WarmUp: time.Duration(c.WarmUp), Duration: time.Duration(c.Duration), Repeat: c.Repeat,
 		Database: scenario.EventsDatabase{Pool: pool, URL: db.url},
@@ -114,7 +118,7 @@ func (c *benchEventsCmd) Run(p *process) (err error) {
 		cfg.Compare = &scenario.EventsDatabase{Pool: other, URL: c.CompareDatabase}
 	}
 	result := bench.NewResult("events", map[string]any{
-		"datasets": c.Datasets, "concurrency": c.Concurrency, "batch": c.Batch, "ops": c.Ops, "streams": c.Streams, "encoding": c.Encoding,
+		"datasets": c.Datasets, "concurrency": c.Concurrency, "batch": c.Batch, "ops": c.Ops, "streams": c.Streams, "encoding": c.Encoding, "connections": c.Connections,
 		"past_events": c.PastEvents, "conflict_events": c.ConflictEvents, "repeat": c.Repeat,
 		"duration": time.Duration(c.Duration).String(), "compare_database": c.CompareDatabase != "", "find_ceiling": c.FindCeiling,
 	})

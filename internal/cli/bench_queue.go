@@ -37,8 +37,9 @@ type queueFlags struct {
 
 	Linger time.Duration `placeholder:"TIME" help:"lease, log: how long a commit waits for more messages, such as 5ms; its notification waits for the same time again. Default: chosen automatically, at most 2ms."`
 
-	Via      string `enum:"postgres,server" default:"postgres" help:"postgres: writers and readers connect to PostgreSQL. server: they connect by WebSocket to a tidewire server, which the benchmark starts."`
-	Encoding string `enum:"json,cbor" default:"json" help:"With --via server: how messages are encoded, json or cbor."`
+	Via         string `enum:"postgres,server" default:"postgres" help:"postgres: writers and readers connect to PostgreSQL. server: they connect by WebSocket to a tidewire server, which the benchmark starts."`
+	Encoding    string `enum:"json,cbor" default:"json" help:"With --via server: how messages are encoded, json or cbor."`
+	Connections int    `placeholder:"N" help:"With --via server: number of WebSocket connections of the writers. Writers of one process may share one, as they do with the Go library. Default: one for each writer."`
 
 	HoldXmin        bool `name:"hold-xmin" aliases:"hold_xmin" help:"Keep one transaction open during the run, like a long report or a forgotten session, so that PostgreSQL cannot remove old rows."`
 	TuneTableVacuum bool `name:"tune-table-vacuum" aliases:"tune_table_vacuum" help:"skip-locked, counter-rows: use the usual autovacuum settings for tables that change often."`
@@ -121,6 +122,10 @@ func (f *queueFlags) Validate() error {
 		return errors.New("--linger and --via server exclude each other: a server has no such setting")
 	case f.Encoding == "cbor" && f.Via != "server":
 		return errors.New("--encoding goes with --via server")
+	case f.Connections != 0 && f.Via != "server":
+		return errors.New("--connections goes with --via server")
+	case f.Connections < 0 || f.Connections > f.Writers:
+		return fmt.Errorf("--connections is %d: want 1 to %d, the number of --writers", f.Connections, f.Writers)
 	case f.TargetCPU > 0 && f.ThrottleWrites > 0 || f.FindCeiling && (f.TargetCPU > 0 || f.ThrottleWrites > 0):
 		return errors.New("--target-cpu, --throttle-writes and --find-ceiling exclude each other")
 	case min(f.PricePerYear, f.PricePerHour, f.PricePerGBMonth, f.IOPS, f.PricePerIOPSMonth) < 0:
@@ -150,7 +155,7 @@ func (f *queueFlags) load(mode string) scenario.QueueLoad {
 	return scenario.QueueLoad{
 		Mode: mode, Writers: f.Writers, InFlight: f.InFlight, Batch: f.WriteBatch, Payload: f.Payload, Rate: f.ThrottleWrites,
 		Readers: f.Readers, ReadBatch: f.ReadBatch, Groups: f.ConsumerGroups, Partitions: f.Partitions,
-		Linger: f.Linger, Streams: f.Streams, Encoding: f.Encoding,
+		Linger: f.Linger, Streams: f.Streams, Encoding: f.Encoding, Connections: f.Connections,
 	}
 }
 
@@ -197,7 +202,7 @@ func (f *queueFlags) run(p *process, mode string) (err error) {
 		"strategies": f.Strategy, "streams": f.Streams, "writers": f.Writers, "in_flight": f.InFlight, "write_batch": f.WriteBatch,
 		"readers": f.Readers, "read_batch": f.ReadBatch, "consumer_groups": f.ConsumerGroups, "partitions": f.Partitions,
 		"duration": time.Duration(f.Duration).String(), "payload": f.Payload, "throttle_writes": f.ThrottleWrites,
-		"linger": f.Linger.String(), "via": f.Via, "encoding": f.Encoding,
+		"linger": f.Linger.String(), "via": f.Via, "encoding": f.Encoding, "connections": f.Connections,
 		"repeat": f.Repeat, "hold_xmin": f.HoldXmin, "tune_table_vacuum": f.TuneTableVacuum,
 		"find_ceiling": f.FindCeiling, "target_cpu": float64(f.TargetCPU), "prices": f.prices(),
 	})

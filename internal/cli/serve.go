@@ -187,6 +187,7 @@ func (c *serveCmd) limitMemory(p *process) error {
 		return err
 	}
 	debug.SetMemoryLimit(budget.SoftLimit(c.memory))
+	budget.GatherGarbage()
 	p.log.Info("memory", "max_bytes", c.memory, "machine_bytes", machine, "source", source)
 	return nil
 }

@@ -29,6 +29,8 @@ type EventsConfig struct {
 	Batch       []int // events in one append
 	// Encoding is that of the messages to a node.
 	Encoding wire.Encoding
+	// Connections is the number of connections to a node that the callers share, or 0: each has one.
+	Connections int
 	// Streams is the number of event stores that callers append to, in turn. All but the
 	// first begin empty. More than one works only with StreamsOps. Defaults to 1.
 	Streams int
@@ -256,13 +258,8 @@ func (s *eventsSide) closeStores(ctx context.Context) error {
 // callers returns the callers of a row. If they use a serving node, its process
 // is returned as well. hangUp ends both.
 func (s *eventsSide) callers(ctx context.Context, c cell) (callers []*eventsCaller, node *ServerProcess, hangUp func() error, err error) {
+	var clients []*bench.Wire
 	hangUp = func() error {
-		var clients []*bench.Wire
-		for _, c := range callers {
-			if c.wire != nil {
-				clients = append(clients, c.wire)
-			}
-		}
 		closeAll(clients)
 		if node != nil {
 			return node.Stop()
@@ -280,9 +277,14 @@ func (s *eventsSide) callers(ctx context.Context, c cell) (callers []*eventsCall
 			store: s.cfg.events(stores[i%len(stores)]), number: i, batch: max(c.batch, 1), conflict: c.conflict, random: rand.New(rand.NewPCG(uint64(i), 3)),
 		}
 		if node != nil {
-			if one.wire, err = bench.DialWireIn(ctx, node.URL("/ws"), s.cfg.Encoding); err != nil {
-				return nil, nil, hangUp, err
+			if share := s.cfg.Connections; share == 0 || len(clients) < share {
+				client, err := bench.DialWireIn(ctx, node.URL("/ws"), s.cfg.Encoding)
+				if err != nil {
+					return nil, nil, hangUp, err
+				}
+				clients = append(clients, client)
 			}
+			one.wire = clients[i%len(clients)]
 		}
 		callers = append(callers, one)
 	}

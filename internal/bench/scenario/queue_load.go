@@ -39,8 +39,10 @@ type QueueLoad struct {
 	// Server is the URL of the /ws that the worker processes use, or "" for PostgreSQL.
 	Server string `json:"server,omitempty"`
 	// Encoding is that of the messages there: json or cbor.
-	Encoding string        `json:"encoding,omitempty"`
-	Linger   time.Duration `json:"linger"` // lease and log: how long a commit waits for more messages, and its notification again
+	Encoding string `json:"encoding,omitempty"`
+	// Connections is the number of connections that the writers share there, or 0: each has one.
+	Connections int           `json:"connections,omitempty"`
+	Linger      time.Duration `json:"linger"` // lease and log: how long a commit waits for more messages, and its notification again
 }
 
 // sides is what a strategy provides to the worker processes.

@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -24,7 +25,7 @@ func overWire(direct sides) sides {
 	return direct
 }
 
-// wireWriter has a connection for each writer.
+// wireWriter has a connection for each writer, or fewer that they share.
 type wireWriter struct {
 	load    QueueLoad
 	clients []*bench.Wire
@@ -32,7 +33,7 @@ type wireWriter struct {
 
 func newWireWriter(ctx context.Context, load QueueLoad) (*wireWriter, error) {
 	w := &wireWriter{load: load}
-	for range load.Writers {
+	for range cmp.Or(load.Connections, load.Writers) {
 		c, err := bench.DialWireIn(ctx, load.Server, load.encoding())
 		if err != nil {
 			w.close()
@@ -48,7 +49,7 @@ func (w *wireWriter) send(_ context.Context, writer, stream int, payloads [][]by
 	if w.load.Mode == "queue" {
 		verb, kind = "enqueue", "queue"
 	}
-	w.clients[writer].Request(func(out *wire.Writer) {
+	w.clients[writer%len(w.clients)].Request(func(out *wire.Writer) {
 		text(out, "type", verb)
 		text(out, kind, w.load.streamName(stream))
 		if len(payloads) == 1 {
