@@ -247,6 +247,11 @@ func (c *call) read() ([]byte, bool) {
 		return nil, false
 	}
 	end := c.boundRead()
+	if c.r.ContentLength > int64(c.api.server.cfg.MaxMessage) { // refused at once, before the client sends it
+		end(false)
+		c.refuse(codeTooLarge)
+		return nil, false
+	}
 	body, err := io.ReadAll(http.MaxBytesReader(c.w, c.r.Body, int64(c.api.server.cfg.MaxMessage)))
 	end(err == nil)
 	if c.r.ContentLength < 0 { // else it is counted already
