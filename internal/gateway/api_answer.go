@@ -123,7 +123,7 @@ func (c *call) fail(err error, otherwise code) {
 		return
 	}
 	with := explained(err, otherwise)
-	if (with.Code == otherwise || with.Code == engine.CodeRefused) && c.r.Context().Err() == nil {
+	if needsWarning(with.Code, otherwise) && c.r.Context().Err() == nil {
 		c.api.server.sessions.log.warn("request failed", "method", c.r.Method, "path", c.r.URL.Path, "error", err)
 	}
 	writeError(c.w, with)

@@ -20,6 +20,8 @@ const (
 	// followBeat is after how long without a message a follower gets a comment: proxies close a connection that is silent for a
 	// minute or so. The rights of the caller are looked at then, too.
 	followBeat = 15 * time.Second
+	// followFirst is how long the answer waits for the first messages, or for a reason to refuse.
+	followFirst = 100 * time.Millisecond
 	// followRetry is what a browser is told to wait before it connects again, in milliseconds.
 	followRetry = 2000
 )
@@ -139,8 +141,32 @@ func (c *call) follow(name string, open func(context.Context) (feed, error)) {
 		return
 	}
 	defer source.Close()
+	at := source.Position()
+	first, err := c.firstPage(ctx, source)
+	if err != nil {
+		c.fail(err, codeUnavailable)
+		return
+	}
 	s := &eventSource{c: c}
-	s.serve(source.Position(), func() error { return s.turn(ctx, name, source) })
+	s.serve(at, func() error {
+		if p := first; p.size > 0 {
+			first = page{}
+			return s.page(name, p)
+		}
+		return s.turn(ctx, name, source)
+	})
+}
+
+// firstPage returns what a feed has soon. A position that does not exist any more shows only when it is read, and a browser
+// comes back after an event with an error, but not after a status.
+func (c *call) firstPage(ctx context.Context, source feed) (page, error) {
+	wait, cancel := context.WithTimeout(ctx, followFirst)
+	defer cancel()
+	p, err := source.next(wait, followPage)
+	if wait.Err() != nil { // nothing yet, or the server stops, which is said later
+		err = nil
+	}
+	return p, err
 }
 
 // errOver is the error of a follower whose caller may not have it any more.

@@ -103,6 +103,7 @@ func TestAPI_Streams(t *testing.T) {
 	c.want("GET", "/v1/streams/orders/groups?after=g", "", 200, `{"groups":[],"next":"g"}`)
 	streams.change(func() { streams.streams["orders"].oldest = 3; streams.streams["orders"].opts.Keyed = false })
 	c.want("GET", "/v1/streams/orders/messages?after=1", "", 410, `{"error":{"code":"too_old","message":"the next messages after this position were dropped: continue after oldest - 1","retryable":false,"oldest":3}}`)
+	c.refused("GET", "/v1/streams/orders/follow", "", 410, "too_old", "Last-Event-ID", "1") // a status: after an event a browser comes back
 	c.refused("GET", "/v1/streams/orders/messages?after=2&key=k", "", 400, "not_keyed")
 	waitMetric(t, addr, "tidewire_stored_messages_total 4")
 }

@@ -206,6 +206,12 @@ func codeOf(err error, otherwise code) code {
 	return otherwise
 }
 
+// needsWarning reports whether the operator has to hear of a failure: its code is the one for failures without a code of their own, or
+// the database refuses. A request that is invalid in itself is no such failure: a client could fill the log.
+func needsWarning(with, otherwise code) bool {
+	return with == otherwise && with != engine.CodeInvalid || with == engine.CodeRefused
+}
+
 // explained is the answer for a store's error, with its details.
 func explained(err error, otherwise code) reply {
 	with := refusal(codeOf(err, otherwise))

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/tidewire/tidewire/internal/engine"
 	"github.com/tidewire/tidewire/internal/wire"
 	"github.com/tidewire/tidewire/websocket"
 )
@@ -40,7 +39,7 @@ func (s *session) fail(r asked, err error, otherwise code) {
 		return
 	}
 	with := explained(err, otherwise)
-	if with.Code == otherwise || with.Code == engine.CodeRefused {
+	if needsWarning(with.Code, otherwise) {
 		s.server.log.warn("request failed", "type", r.Type, "error", err)
 	}
 	s.server.ignored.Add(1)
