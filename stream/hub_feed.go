@@ -95,10 +95,10 @@ func (f *feed) look(after int64, epoch uint64) view {
 	case after < f.tail.from:
 		v.from = f.tail.from
 		return v
-	case after < f.tail.to:
+	case after < f.tail.to && f.waking.inTurn(after):
 		v.page = f.tail.after(after, f.cfg.PageMessages, f.cfg.PageBytes)
 		return v
-	case f.waits(after, sound):
+	case after < f.tail.to || f.waits(after, sound):
 		v.wait = f.changed
 		f.waking.waiting++
 		return v

@@ -62,13 +62,15 @@ const maxServerBatch = 1000
 
 func (f *queueFlags) contradiction(mode string, changed map[string]bool) error {
 	queue := mode == "queue"
-	silent := !queue && f.ConsumerGroups == 0
+	silent := !queue && f.ConsumerGroups == 0 && f.Subscribers == 0
 	has := func(names ...string) bool {
 		return slices.ContainsFunc(f.Strategy, func(s string) bool { return slices.Contains(names, s) })
 	}
 	return errors.Join(f.ceilingFlags.contradiction(changed), refuse(
 		contradiction{queue && changed["consumer-groups"], "--consumer-groups is for bench pubsub: a queue's readers share its messages; set their number with --readers"},
 		contradiction{queue && changed["partitions"], "--partitions is for bench pubsub with --strategy counter-rows: leave it out"},
+		contradiction{queue && f.Subscribers > 0, "--subscribers is for bench pubsub: a queue's readers share its messages; set their number with --readers"},
+		contradiction{f.Subscribers > 0 && changed["consumer-groups"], "--subscribers and --consumer-groups exclude each other: give one of them"},
 		contradiction{silent && (changed["readers"] || changed["read-batch"]), "nobody reads with --consumer-groups 0: leave out --readers and --read-batch, or give groups"},
 		contradiction{silent && slices.ContainsFunc(f.Threshold, bench.Threshold.OfReading),
 			"nobody reads with --consumer-groups 0: leave out --threshold for metrics of reading, or give groups"},

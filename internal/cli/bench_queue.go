@@ -26,6 +26,7 @@ type queueFlags struct {
 	ReadBatch  int      `name:"read-batch" aliases:"read_batch" placeholder:"N" help:"Messages that a reader takes at a time. Default: 100 for a queue, 1000 for pubsub."`
 
 	ConsumerGroups int `name:"consumer-groups" aliases:"consumer_groups" default:"5" help:"pubsub: number of groups; each reads all messages. With 0, nobody reads during the measurement, and the messages are checked at the end."`
+	Subscribers    int `placeholder:"N" help:"pubsub, with --via server: number of subscribers in place of groups; each reads all messages, and commits no offset, like a client that only watches."`
 	Partitions     int `default:"1" help:"Number of partitions, for pubsub with --strategy counter-rows."`
 
 	Duration       seconds `default:"120s" help:"How long to measure."`
@@ -99,7 +100,7 @@ func (f *queueFlags) Validate() error {
 	}{
 		{"streams", f.Streams, 1, 100_000}, {"writers", f.Writers, 1, 1000}, {"in-flight", f.InFlight, 1, 1000},
 		{"write-batch", f.WriteBatch, 1, 10_000}, {"readers", f.Readers, 1, 1000}, {"read-batch", max(f.ReadBatch, 1), 1, 10_000},
-		{"consumer-groups", f.ConsumerGroups, 0, 100}, {"partitions", f.Partitions, 1, 100}, {"repeat", f.Repeat, 1, 100},
+		{"consumer-groups", f.ConsumerGroups, 0, 100}, {"subscribers", f.Subscribers, 0, 10_000}, {"partitions", f.Partitions, 1, 100}, {"repeat", f.Repeat, 1, 100},
 	} {
 		if n.is < n.least || n.is > n.most {
 			return fmt.Errorf("--%s is %d: want %d to %d", n.flag, n.is, n.least, n.most)
@@ -122,6 +123,8 @@ func (f *queueFlags) Validate() error {
 		return errors.New("--linger and --via server exclude each other: a server has no such setting")
 	case f.Encoding == "cbor" && f.Via != "server":
 		return errors.New("--encoding goes with --via server")
+	case f.Subscribers != 0 && f.Via != "server":
+		return errors.New("--subscribers goes with --via server")
 	case f.Connections != 0 && f.Via != "server":
 		return errors.New("--connections goes with --via server")
 	case f.Connections < 0 || f.Connections > f.Writers:
@@ -154,7 +157,7 @@ func (f *queueFlags) databaseURL() string {
 func (f *queueFlags) load(mode string) scenario.QueueLoad {
 	return scenario.QueueLoad{
 		Mode: mode, Writers: f.Writers, InFlight: f.InFlight, Batch: f.WriteBatch, Payload: f.Payload, Rate: f.ThrottleWrites,
-		Readers: f.Readers, ReadBatch: f.ReadBatch, Groups: f.ConsumerGroups, Partitions: f.Partitions,
+		Readers: f.Readers, ReadBatch: f.ReadBatch, Groups: cmp.Or(f.Subscribers, f.ConsumerGroups), Ungrouped: f.Subscribers > 0, Partitions: f.Partitions,
 		Linger: f.Linger, Streams: f.Streams, Encoding: f.Encoding, Connections: f.Connections,
 	}
 }
@@ -200,7 +203,7 @@ func (f *queueFlags) run(p *process, mode string) (err error) {
 	defer func() { err = errors.Join(err, closeDB()) }()
 	result := bench.NewResult(mode, map[string]any{
 		"strategies": f.Strategy, "streams": f.Streams, "writers": f.Writers, "in_flight": f.InFlight, "write_batch": f.WriteBatch,
-		"readers": f.Readers, "read_batch": f.ReadBatch, "consumer_groups": f.ConsumerGroups, "partitions": f.Partitions,
+		"readers": f.Readers, "read_batch": f.ReadBatch, "consumer_groups": f.ConsumerGroups, "subscribers": f.Subscribers, "partitions": f.Partitions,
 		"duration": time.Duration(f.Duration).String(), "payload": f.Payload, "throttle_writes": f.ThrottleWrites,
 		"linger": f.Linger.String(), "via": f.Via, "encoding": f.Encoding, "connections": f.Connections,
 		"repeat": f.Repeat, "hold_xmin": f.HoldXmin, "tune_table_vacuum": f.TuneTableVacuum,

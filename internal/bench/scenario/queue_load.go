@@ -33,8 +33,10 @@ type QueueLoad struct {
 	Readers   int `json:"readers"`
 	ReadBatch int `json:"read_batch"`
 	// For pubsub. Each group reads everything; a queue has one group. With 0, nobody reads.
-	Groups     int `json:"groups"`
-	Partitions int `json:"partitions"` // of counter-rows, each with a reader in each group
+	Groups int `json:"groups"`
+	// Ungrouped: each group is a subscriber of a server that commits no offset.
+	Ungrouped  bool `json:"ungrouped,omitempty"`
+	Partitions int  `json:"partitions"` // of counter-rows, each with a reader in each group
 
 	// Server is the URL of the /ws that the worker processes use, or "" for PostgreSQL.
 	Server string `json:"server,omitempty"`
