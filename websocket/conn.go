@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -48,6 +49,7 @@ type Conn struct {
 	onReadable func(fd uintptr) bool // tryRead, bound once
 	readN      int                   // bytes that tryRead read
 	readErr    error
+	received   atomic.Int64
 	watch      watch // the time limit of unfinished messages
 
 	toldAssembly int // to Config.Memory
@@ -150,6 +152,10 @@ func (c *Conn) SetReadDeadline(t time.Time) error {
 	c.moved.Broadcast()
 	return c.conn.SetReadDeadline(c.readDeadline())
 }
+
+// Received returns the number of bytes that were read from the connection after the handshake: frames as the peer has
+// sent them, with TLS after decryption.
+func (c *Conn) Received() int64 { return c.received.Load() }
 
 // Unsent returns the number of queued bytes that the socket has not taken. Bytes that are encrypted already count with
 // the overhead of TLS.

@@ -96,6 +96,7 @@ func (c *Conn) endRead() error {
 func (c *Conn) fill() error {
 	n, err := c.receive()
 	c.dec.w += n
+	c.received.Add(int64(n))
 	switch {
 	case err == nil || n > 0: // the next read returns an error that came with bytes
 		return nil

@@ -20,7 +20,7 @@ var (
 			"duplicated", "errors", "generator_cpu_seconds", "generator_cpu_share", "generator_late_p99_ms", "gigabytes_per_day", "index_bytes",
 			"index_bytes_per_message", "last_fifth_share", "lost", "messages_per_second", "postgres_cpu_seconds", "postgres_cpu_share", "read",
 			"read_bytes_per_second", "read_messages_per_second", "reordered", "rows_verified", "seconds", "sent", "server_cpu_seconds", "server_cpu_share",
-			"server_peak_rss_bytes", "table_bytes_per_message", "unsent", "wal_bytes_per_message", "write_bytes_per_second", "write_messages_per_second",
+			"server_peak_rss_bytes", "table_bytes_per_message", "unsent", "wal_bytes_per_message", "wire_bytes_per_delivery", "write_bytes_per_second", "write_messages_per_second",
 		},
 		latencies: []string{"write_", "read_", "end_to_end_"},
 		ceiling:   true,

@@ -50,14 +50,35 @@ func DialWire(ctx context.Context, url string) (*Wire, error) {
 	return dialWire(ctx, url, wire.JSON, websocket.Config{})
 }
 
-// DialWireIn is DialWire for either encoding.
-func DialWireIn(ctx context.Context, url string, e wire.Encoding) (*Wire, error) {
+// WireConfig says how a client and a server of Tidewire talk.
+type WireConfig struct {
+	Encoding wire.Encoding
+	// Compress makes the client offer compression, which the server has to accept.
+	Compress bool
+}
+
+// DialWireAs is DialWire with a WireConfig.
+func DialWireAs(ctx context.Context, url string, as WireConfig) (*Wire, error) {
 	cfg := websocket.Config{}
-	if e == wire.CBOR {
+	if as.Encoding == wire.CBOR {
 		cfg.Subprotocols = []string{"tidewire.v1.cbor"}
 	}
-	return dialWire(ctx, url, e, cfg)
+	if as.Compress {
+		cfg.Compression = new(websocket.Compression)
+	}
+	w, err := dialWire(ctx, url, as.Encoding, cfg)
+	if err != nil {
+		return nil, err
+	}
+	if w.conn.AllowCompression(); as.Compress && !w.conn.TakesCompressed() {
+		w.Abort()
+		return nil, errors.New("the server does not accept compression (permessage-deflate)")
+	}
+	return w, nil
 }
+
+// Received returns the number of bytes that the server has sent after the handshake.
+func (w *Wire) Received() int64 { return w.conn.Received() }
 
 func dialWire(ctx context.Context, url string, e wire.Encoding, cfg websocket.Config) (*Wire, error) {
 	conn, err := websocket.Dial(ctx, url, cfg)

@@ -23,6 +23,7 @@ type benchEventsCmd struct {
 	Ops            []string `default:"append,appendif,appendif-conflict,appendif-websocket,query,querystream,project,projectstream,projectionlimits" help:"Operations to measure."`
 	Streams        int      `default:"1" help:"Number of event stores. The callers are divided among them; all but the first begin empty. With more than one, only append and appendif are measured."`
 	Encoding       string   `enum:"json,cbor" default:"json" help:"appendif-websocket: how messages are encoded, json or cbor."`
+	Compress       bool     `help:"appendif-websocket: the clients offer compression, and the server is started with --compress."`
 	Connections    int      `placeholder:"N" help:"appendif-websocket: number of WebSocket connections. Callers of one process may share one, as they do with the Go library. Default: one for each caller."`
 	PastEvents     int      `name:"past-events" aliases:"past_events" default:"100" help:"appendif: how many stored events have one of the condition's two tags, but not both."`
 	ConflictEvents []int    `name:"conflict-events" aliases:"conflict_events" default:"1" help:"appendif-conflict: how many events the failing condition finds. Each number is a row of the result."`
@@ -100,12 +101,12 @@ func (c *benchEventsCmd) Run(p *process) (err error) {
 	}
 	defer func() { err = errors.Join(err, closeDB()) }()
 	cfg := scenario.EventsConfig{
-		Datasets: c.Datasets, Ops: c.Ops, Concurrency: c.Concurrency, Batch: c.Batch, Streams: c.Streams, Encoding: wire.EncodingOf(c.Encoding), Connections: c.Connections,
+		Datasets: c.Datasets, Ops: c.Ops, Concurrency: c.Concurrency, Batch: c.Batch, Streams: c.Streams, Wire: bench.WireConfig{Encoding: wire.EncodingOf(c.Encoding), Compress: c.Compress}, Connections: c.Connections,
 		PastEvents: c.PastEvents, ConflictEvents: c.ConflictEvents,
 		WarmUp: time.Duration(c.WarmUp), Duration: time.Duration(c.Duration), Repeat: c.Repeat,
 		Database: scenario.EventsDatabase{Pool: pool, URL: db.url},
 		Serve: func(ctx context.Context, url string) (*scenario.ServerProcess, error) {
-			return scenario.StartServer(ctx, nil, nil, program, "serve", "--port", "0", "--database-url", url)
+			return scenario.StartServer(ctx, nil, nil, program, benchServe(url, c.Compress)...)
 		},
 		Progress: view.Progress, Control: view.Control(), Ceiling: c.ceiling(view.Progress),
 	}
@@ -118,7 +119,7 @@ func (c *benchEventsCmd) Run(p *process) (err error) {
 		cfg.Compare = &scenario.EventsDatabase{Pool: other, URL: c.CompareDatabase}
 	}
 	result := bench.NewResult("events", map[string]any{
-		"datasets": c.Datasets, "concurrency": c.Concurrency, "batch": c.Batch, "ops": c.Ops, "streams": c.Streams, "encoding": c.Encoding, "connections": c.Connections,
+		"datasets": c.Datasets, "concurrency": c.Concurrency, "batch": c.Batch, "ops": c.Ops, "streams": c.Streams, "encoding": c.Encoding, "connections": c.Connections, "compress": c.Compress,
 		"past_events": c.PastEvents, "conflict_events": c.ConflictEvents, "repeat": c.Repeat,
 		"duration": time.Duration(c.Duration).String(), "compare_database": c.CompareDatabase != "", "find_ceiling": c.FindCeiling,
 	})

@@ -40,6 +40,7 @@ type queueFlags struct {
 
 	Via         string `enum:"postgres,server" default:"postgres" help:"postgres: writers and readers connect to PostgreSQL. server: they connect by WebSocket to a tidewire server, which the benchmark starts."`
 	Encoding    string `enum:"json,cbor" default:"json" help:"With --via server: how messages are encoded, json or cbor."`
+	Compress    bool   `help:"With --via server: the clients offer compression, and the server is started with --compress."`
 	Connections int    `placeholder:"N" help:"With --via server: number of WebSocket connections of the writers. Writers of one process may share one, as they do with the Go library. Default: one for each writer."`
 
 	HoldXmin        bool `name:"hold-xmin" aliases:"hold_xmin" help:"Keep one transaction open during the run, like a long report or a forgotten session, so that PostgreSQL cannot remove old rows."`
@@ -125,6 +126,8 @@ func (f *queueFlags) Validate() error {
 		return errors.New("--encoding goes with --via server")
 	case f.Subscribers != 0 && f.Via != "server":
 		return errors.New("--subscribers goes with --via server")
+	case f.Compress && f.Via != "server":
+		return errors.New("--compress goes with --via server")
 	case f.Connections != 0 && f.Via != "server":
 		return errors.New("--connections goes with --via server")
 	case f.Connections < 0 || f.Connections > f.Writers:
@@ -139,6 +142,15 @@ func (f *queueFlags) Validate() error {
 		return errors.New("--host and --database-url exclude each other")
 	}
 	return nil
+}
+
+// benchServe are the arguments of the server that a benchmark starts.
+func benchServe(database string, compress bool) []string {
+	args := []string{"serve", "--port", "0", "--database-url", database}
+	if compress {
+		args = append(args, "--compress")
+	}
+	return args
 }
 
 // databaseURL returns the URL that --host, --port, --db, --user and --password describe.
@@ -158,7 +170,7 @@ func (f *queueFlags) load(mode string) scenario.QueueLoad {
 	return scenario.QueueLoad{
 		Mode: mode, Writers: f.Writers, InFlight: f.InFlight, Batch: f.WriteBatch, Payload: f.Payload, Rate: f.ThrottleWrites,
 		Readers: f.Readers, ReadBatch: f.ReadBatch, Groups: cmp.Or(f.Subscribers, f.ConsumerGroups), Ungrouped: f.Subscribers > 0, Partitions: f.Partitions,
-		Linger: f.Linger, Streams: f.Streams, Encoding: f.Encoding, Connections: f.Connections,
+		Linger: f.Linger, Streams: f.Streams, Encoding: f.Encoding, Compress: f.Compress, Connections: f.Connections,
 	}
 }
 
@@ -205,7 +217,7 @@ func (f *queueFlags) run(p *process, mode string) (err error) {
 		"strategies": f.Strategy, "streams": f.Streams, "writers": f.Writers, "in_flight": f.InFlight, "write_batch": f.WriteBatch,
 		"readers": f.Readers, "read_batch": f.ReadBatch, "consumer_groups": f.ConsumerGroups, "subscribers": f.Subscribers, "partitions": f.Partitions,
 		"duration": time.Duration(f.Duration).String(), "payload": f.Payload, "throttle_writes": f.ThrottleWrites,
-		"linger": f.Linger.String(), "via": f.Via, "encoding": f.Encoding, "connections": f.Connections,
+		"linger": f.Linger.String(), "via": f.Via, "encoding": f.Encoding, "connections": f.Connections, "compress": f.Compress,
 		"repeat": f.Repeat, "hold_xmin": f.HoldXmin, "tune_table_vacuum": f.TuneTableVacuum,
 		"find_ceiling": f.FindCeiling, "target_cpu": float64(f.TargetCPU), "prices": f.prices(),
 	})
@@ -220,7 +232,7 @@ func (f *queueFlags) run(p *process, mode string) (err error) {
 	}
 	if f.Via == "server" {
 		cfg.Serve = func(ctx context.Context) (*scenario.ServerProcess, error) {
-			return scenario.StartServer(ctx, nil, nil, program, "serve", "--port", "0", "--database-url", db.url)
+			return scenario.StartServer(ctx, nil, nil, program, benchServe(db.url, f.Compress)...)
 		}
 	}
 	if err := scenario.Queue(p.ctx, cfg, result); err != nil {

@@ -169,6 +169,7 @@ func queueColumns() []column {
 		metric("PG CPU", "postgres_cpu_share", percent),
 		metric("server CPU", "server_cpu_share", percent),
 		metric("client CPU", "generator_cpu_share", percent),
+		metric("wire B/delivery", "wire_bytes_per_delivery", fixed(0)),
 		metric("WAL B/msg", "wal_bytes_per_message", fixed(0)),
 		metric("table B/msg", "table_bytes_per_message", fixed(0)),
 		metric("index MiB", "index_bytes", mib),

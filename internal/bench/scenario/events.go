@@ -17,7 +17,6 @@ import (
 
 	"github.com/tidewire/tidewire/eventstore"
 	"github.com/tidewire/tidewire/internal/bench"
-	"github.com/tidewire/tidewire/internal/wire"
 	"github.com/tidewire/tidewire/migrate"
 )
 
@@ -27,8 +26,8 @@ type EventsConfig struct {
 	Ops         []string
 	Concurrency []int
 	Batch       []int // events in one append
-	// Encoding is that of the messages to a node.
-	Encoding wire.Encoding
+	// Wire says how callers talk to a node.
+	Wire bench.WireConfig
 	// Connections is the number of connections to a node that the callers share, or 0: each has one.
 	Connections int
 	// Streams is the number of event stores that callers append to, in turn. All but the
@@ -278,7 +277,7 @@ func (s *eventsSide) callers(ctx context.Context, c cell) (callers []*eventsCall
 		}
 		if node != nil {
 			if share := s.cfg.Connections; share == 0 || len(clients) < share {
-				client, err := bench.DialWireIn(ctx, node.URL("/ws"), s.cfg.Encoding)
+				client, err := bench.DialWireAs(ctx, node.URL("/ws"), s.cfg.Wire)
 				if err != nil {
 					return nil, nil, hangUp, err
 				}

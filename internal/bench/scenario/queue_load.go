@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/tidewire/tidewire/internal/bench"
 	"github.com/tidewire/tidewire/internal/wire"
 )
 
@@ -42,6 +43,8 @@ type QueueLoad struct {
 	Server string `json:"server,omitempty"`
 	// Encoding is that of the messages there: json or cbor.
 	Encoding string `json:"encoding,omitempty"`
+	// Compress: the clients offer compression there.
+	Compress bool `json:"compress,omitempty"`
 	// Connections is the number of connections that the writers share there, or 0: each has one.
 	Connections int           `json:"connections,omitempty"`
 	Linger      time.Duration `json:"linger"` // lease and log: how long a commit waits for more messages, and its notification again
@@ -178,7 +181,9 @@ var strategies = map[string]map[string]sides{
 	"pubsub": {"log": pubsubLog, "counter-rows": counterRows},
 }
 
-func (l QueueLoad) encoding() wire.Encoding { return wire.EncodingOf(l.Encoding) }
+func (l QueueLoad) wire() bench.WireConfig {
+	return bench.WireConfig{Encoding: wire.EncodingOf(l.Encoding), Compress: l.Compress}
+}
 
 // sidesOf is the load's strategy.
 func sidesOf(l QueueLoad) sides {

@@ -54,6 +54,9 @@ func (r *queueRun) readMetrics(m map[string]float64, read *workerReport) {
 		m["read"] += float64(a.Read)
 		accountMetrics(m, a)
 	}
+	if read.Received > 0 {
+		m["wire_bytes_per_delivery"] = float64(read.Received) / max(m["read"], 1)
+	}
 	rd.Latency.Metrics(m, "read_")
 	rd.EndToEnd.Metrics(m, "end_to_end_")
 }

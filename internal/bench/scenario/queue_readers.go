@@ -15,6 +15,7 @@ import (
 // readers is the worker process that reads.
 type readers struct {
 	load    QueueLoad
+	side    readSide
 	sources []source
 	all     meters
 	ledgers []*bench.DeliveryChecker // one for each group
@@ -26,7 +27,7 @@ func newReaders(ctx context.Context, pool *pgxpool.Pool, load QueueLoad) (runner
 	if err != nil {
 		return nil, nil, err
 	}
-	r := &readers{load: load, all: newMeters(min(load.sources(), maxMeters)), pattern: bench.AppendStamped(nil, 0, 0, time.Time{}, load.Payload)}
+	r := &readers{load: load, side: side, all: newMeters(min(load.sources(), maxMeters)), pattern: bench.AppendStamped(nil, 0, 0, time.Time{}, load.Payload)}
 	stop := func() {
 		for _, s := range r.sources {
 			s.close()
@@ -55,6 +56,9 @@ func (r *readers) meters() meters { return r.all }
 
 func (r *readers) report(sent []int) *workerReport {
 	report := &workerReport{Phases: r.all.sum()}
+	if over, ok := r.side.(*wireReader); ok {
+		report.Received = over.received()
+	}
 	for _, l := range r.ledgers {
 		report.Accounts = append(report.Accounts, l.Balance(sent))
 	}

@@ -34,7 +34,7 @@ type wireWriter struct {
 func newWireWriter(ctx context.Context, load QueueLoad) (*wireWriter, error) {
 	w := &wireWriter{load: load}
 	for range cmp.Or(load.Connections, load.Writers) {
-		c, err := bench.DialWireIn(ctx, load.Server, load.encoding())
+		c, err := bench.DialWireAs(ctx, load.Server, load.wire())
 		if err != nil {
 			w.close()
 			return nil, fmt.Errorf("connect writer: %w", err)
@@ -169,7 +169,7 @@ type wireReader struct {
 
 func (r *wireReader) open(ctx context.Context, number int) (source, error) {
 	if r.load.Streams <= 1 || number%readersPerClient == 0 {
-		client, err := bench.DialWireIn(ctx, r.load.Server, r.load.encoding())
+		client, err := bench.DialWireAs(ctx, r.load.Server, r.load.wire())
 		if err != nil {
 			return nil, fmt.Errorf("connect reader: %w", err)
 		}
@@ -185,6 +185,14 @@ func (r *wireReader) open(ctx context.Context, number int) (source, error) {
 }
 
 func (r *wireReader) close() { closeAll(r.clients) }
+
+// received is how many bytes the server has sent to all readers.
+func (r *wireReader) received() (bytes int64) {
+	for _, c := range r.clients {
+		bytes += c.Received()
+	}
+	return bytes
+}
 
 // wireSource is one reader.
 type wireSource struct {

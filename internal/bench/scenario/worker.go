@@ -56,6 +56,8 @@ type workerReport struct {
 	Sent     []int           `json:"sent,omitempty"`     // of each writer: messages that may be stored
 	Late     int             `json:"late,omitempty"`     // messages that were due and not sent
 	Accounts []bench.Account `json:"accounts,omitempty"` // one for each group
+	// Received is how many bytes a server has sent to the readers, 0 without a server.
+	Received int64 `json:"received,omitempty"`
 }
 
 // tickPeriod is the interval of ticks. Every recentEvery ticks, one has
