@@ -97,6 +97,15 @@ func ClientHandshake(conn net.Conn, u *url.URL) (leftover []byte, err error) {
 	return leftover, err
 }
 
+// ClientHandshakeFor is ClientHandshake for a subprotocol, which the server has to choose.
+func ClientHandshakeFor(conn net.Conn, u *url.URL, protocol string) (leftover []byte, err error) {
+	a, leftover, err := clientHandshake(conn, u, Config{Subprotocols: []string{protocol}})
+	if err == nil && a.protocol != protocol {
+		err = fmt.Errorf("the server does not have the subprotocol %q", protocol)
+	}
+	return leftover, err
+}
+
 // ClientHandshakeCompressed is ClientHandshake with an offer of permessage-deflate without context takeover. It reports whether the
 // server has accepted that: then messages with RSV1 are compressed, each alone.
 func ClientHandshakeCompressed(conn net.Conn, u *url.URL) (compressed bool, leftover []byte, err error) {

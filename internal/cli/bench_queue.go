@@ -124,6 +124,8 @@ func (f *queueFlags) Validate() error {
 		return errors.New("--linger and --via server exclude each other: a server has no such setting")
 	case f.Encoding == "cbor" && f.Via != "server":
 		return errors.New("--encoding goes with --via server")
+	case f.Subscribers != 0 && (f.Compress || f.Streams > 1):
+		return errors.New("--subscribers goes neither with --compress nor with --streams: leave that out")
 	case f.Subscribers != 0 && f.Via != "server":
 		return errors.New("--subscribers goes with --via server")
 	case f.Compress && f.Via != "server":

@@ -35,7 +35,7 @@ type QueueLoad struct {
 	ReadBatch int `json:"read_batch"`
 	// For pubsub. Each group reads everything; a queue has one group. With 0, nobody reads.
 	Groups int `json:"groups"`
-	// Ungrouped: each group is a subscriber of a server that commits no offset.
+	// Ungrouped: each group is a subscriber (see watchers).
 	Ungrouped  bool `json:"ungrouped,omitempty"`
 	Partitions int  `json:"partitions"` // of counter-rows, each with a reader in each group
 

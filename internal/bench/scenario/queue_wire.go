@@ -90,7 +90,7 @@ func (w *wireWriter) close() { closeAll(w.clients) }
 type wireReading struct {
 	name  string                                          // of the subscription or queue
 	begin func(out *wire.Writer)                          // the request's fields
-	ack   func(out *wire.Writer, got []bench.WireMessage) // the fields of the acknowledgement; nil: there is none
+	ack   func(out *wire.Writer, got []bench.WireMessage) // the fields of the acknowledgement
 	more  func(out *wire.Writer, n int)                   // the fields of a request for more credits; nil: an ack renews them
 }
 
@@ -125,17 +125,13 @@ func logWire(l QueueLoad, nth int) wireReading {
 	if l.Streams > 1 {
 		name = fmt.Sprint(nth) // a connection may have several subscriptions of a stream
 	}
-	reading := wireReading{
+	return wireReading{
 		name: name,
 		begin: func(out *wire.Writer) {
 			text(out, "type", "subscribe")
 			text(out, "stream", stream)
 			text(out, "subscription", name)
-			if l.Ungrouped {
-				text(out, "from", "start")
-			} else {
-				text(out, "group", group)
-			}
+			text(out, "group", group)
 			integer(out, "credits", int64(2*l.ReadBatch)) // two batches, so that the next is on its way while one is acknowledged
 		},
 		ack: func(out *wire.Writer, got []bench.WireMessage) {
@@ -150,10 +146,6 @@ func logWire(l QueueLoad, nth int) wireReading {
 			integer(out, "n", int64(n))
 		},
 	}
-	if l.Ungrouped {
-		reading.ack = nil
-	}
-	return reading
 }
 
 // readersPerClient is the number of readers of many streams that share a
@@ -204,7 +196,6 @@ type wireSource struct {
 	memory   []bench.WireMessage
 	got      []bench.WireMessage
 	payloads [][]byte
-	owed     int // messages for which no credit was given back
 }
 
 func (s *wireSource) receive(ctx context.Context) ([][]byte, error) {
@@ -228,14 +219,8 @@ func (s *wireSource) receive(ctx context.Context) ([][]byte, error) {
 }
 
 func (s *wireSource) ack(context.Context) error {
-	s.owed += len(s.got)
-	// A subscriber gives credit back when half of it is used. A group commits each time, and the credit leaves with that.
-	if s.reading.more != nil && (s.reading.ack != nil || s.owed >= s.most) {
-		s.client.Notify(func(out *wire.Writer) { s.reading.more(out, s.owed) })
-		s.owed = 0
-	}
-	if s.reading.ack == nil {
-		return nil
+	if s.reading.more != nil {
+		s.client.Notify(func(out *wire.Writer) { s.reading.more(out, len(s.got)) })
 	}
 	_, err := s.client.Await(func(out *wire.Writer) { s.reading.ack(out, s.got) })
 	return err

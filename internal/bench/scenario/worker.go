@@ -124,10 +124,12 @@ func newRunner(ctx context.Context, cfg WorkerConfig) (r runner, stop func(), er
 	if err != nil {
 		return nil, nil, err
 	}
-	switch cfg.Role {
-	case "writers":
+	switch {
+	case cfg.Role == "writers":
 		r, stop, err = newWriters(ctx, pool, cfg.QueueLoad)
-	case "readers":
+	case cfg.Role == "readers" && cfg.Ungrouped:
+		r, stop, err = newWatchers(ctx, cfg.QueueLoad)
+	case cfg.Role == "readers":
 		r, stop, err = newReaders(ctx, pool, cfg.QueueLoad)
 	default:
 		err = fmt.Errorf("role is %q: want writers or readers", cfg.Role)
