@@ -322,10 +322,10 @@ func (c *call) readJSON(optional bool, fields wire.Fields) bool {
 }
 
 // mediaType is the Content-Type without its parameters, "" if it is missing or
-// invalid.
+// invalid, or the body is compressed.
 func mediaType(r *http.Request) string {
 	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
-	if err != nil {
+	if coding := r.Header.Get("Content-Encoding"); err != nil || coding != "" && coding != "identity" {
 		return ""
 	}
 	return kind

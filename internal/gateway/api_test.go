@@ -207,6 +207,9 @@ func TestAPI_ForeignPages(t *testing.T) {
 			c.refused("POST", path+"?raw", `x`, 415, "unsupported_media_type", "Content-Type", kind)
 		}
 	}
+	for _, at := range []string{path, path + "?raw"} { // nothing is inflated
+		c.refused("POST", at, `{"payload":"x"}`, 415, "unsupported_media_type", "Content-Type", "application/json", "Content-Encoding", "gzip")
+	}
 	if n := locked(streams, func() int { return len(streams.streams["orders"].messages) }); n != 0 {
 		t.Errorf("%d messages were stored", n)
 	}

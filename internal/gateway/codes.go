@@ -115,7 +115,7 @@ var publicErrors = withEngines(map[code]string{
 	codeInternal:      "the server failed, and its log says why; it is not known whether the request had an effect",
 	codeOverloaded:    "the server is short of memory, and this request held the most; try again later",
 	codeTooLarge:      "the body is larger than the server takes",
-	codeMediaType:     "want Content-Type: application/json; with raw any other than a form's or text/plain",
+	codeMediaType:     "want Content-Type: application/json, and no Content-Encoding; with raw any type other than a form's or text/plain",
 	codeMethod:        "this path does not take this method: see the Allow header",
 	codeNoPath:        "there is no such path",
 	codeHost:          "this host name is not served: the operator can add it with --allowed-host",

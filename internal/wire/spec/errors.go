@@ -120,7 +120,7 @@ func serverErrors() []Error {
 		{"no_such_path", 404, No, false, "there is no such URL"},
 		{"method_not_allowed", 405, No, false, "see the `Allow` header"},
 		{"too_large", 413, No, false, "the body is larger than `--max-message`"},
-		{"unsupported_media_type", 415, No, false, "send `Content-Type: application/json`; with `raw` any other than a form's or `text/plain`"},
+		{"unsupported_media_type", 415, No, false, "send `Content-Type: application/json`, and no `Content-Encoding`; with `raw` any type other than a form's or `text/plain`"},
 		{"unavailable", 503, No, again, "the database cannot be reached, or the SQL function for rights failed: try again"},
 		{"overloaded", 503, No, again, "the server is short of memory, and this request held the most: try again later"},
 		{"stopping", 503, No, again, "the server is shutting down: try another one"},
