@@ -1,0 +1,6 @@
+package presence
+
+import "context"
+
+// BeatNow beats once. Nothing else may beat meanwhile.
+func BeatNow(r *Recorder) { r.beat(context.Background()) }
