@@ -248,6 +248,7 @@ func TestRecorder_StreamDropped(t *testing.T) {
 			t.Parallel()
 			db := migrated.Open(t)
 			s := begin(t, db, quick("n"))
+			defer s.end(t)
 			for i := range 10 {
 				s.Connected(fmt.Sprint("u", i))
 			}
@@ -270,7 +271,6 @@ func TestRecorder_StreamDropped(t *testing.T) {
 			}
 			again := reader{pool: db.Pool}
 			again.await(t, "they are there again", func() bool { return len(again.names()) == 10 })
-			s.end(t)
 		})
 	}
 }
