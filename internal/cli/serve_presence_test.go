@@ -175,6 +175,30 @@ func TestPresenceStream_Cluster(t *testing.T) {
 	}
 }
 
+// TestPresenceStream_StopWhilePostgreSQLIsAway: a stop ends in time, and says that events are not written. The next server tells that this one is gone.
+func TestPresenceStream_StopWhilePostgreSQLIsAway(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Start(t)
+	p := serve(t, "--database-url", db.URL(), "--presence-stream", "who", "--shutdown-timeout", "4s")
+	r := readPresence(t, db.URL())
+	joinAs(t, wireDial(t, p.addr).Conn, "ann", "lobby", "")
+	r.await(t, "one is there", is("", ""), is("ann", "lobby"))
+	if err := db.Kill(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if code := p.stop(t); code != cli.ExitFailure || !strings.Contains(p.log(), "events for the presence stream could not be written") {
+		t.Errorf("exit code %d, want %d and why", code, cli.ExitFailure)
+	}
+	if err := db.Restart(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	serve(t, "--database-url", db.URL(), "--presence-stream", "who")
+	r.await(t, "the next server says so")
+	if r.Types["node_left"] != 1 || r.Types["node_stopped"] != 0 {
+		t.Errorf("%v, want one node_left", r.Types)
+	}
+}
+
 // TestPresenceStream_Refused: a name that cannot be the stream's ends the start, and the error says what to do.
 func TestPresenceStream_Refused(t *testing.T) {
 	t.Parallel()

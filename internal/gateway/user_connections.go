@@ -28,6 +28,7 @@ type ConnectionObserver interface {
 type reach struct {
 	ready bool
 	user  string // "" without one
+	known string // the user that the observer knows
 }
 
 // add has a connection get messages to its user, also if it gets a user later. Call it when nothing has to be sent before.
@@ -52,11 +53,15 @@ func (u *userConnections) observe(c *connection) {
 	caller := c.identity.caller.Load()
 	switch {
 	case u.connected == nil || !c.reach.ready || caller == nil && c.identity.policy != nil:
+		return
 	case c.presence == nil:
 		c.presence = u.connected(c.reach.user)
-	case c.reach.user != "":
+	case c.reach.known != c.reach.user:
 		c.presence.Named(c.reach.user)
+	default:
+		return
 	}
+	c.reach.known = c.reach.user
 }
 
 // observer returns what is told of the rooms of the connection, or nil.

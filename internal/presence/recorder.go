@@ -243,12 +243,13 @@ func (r *Recorder) wrote(w work) {
 	}
 }
 
-// failed takes note that of the events that waited some are not written, or perhaps not.
-func (r *Recorder) failed(w work, written int) {
+// failed takes note that of the events that waited some are not written, or perhaps not. It reports whether the Recorder is to stop.
+func (r *Recorder) failed(w work, written int) (stopping bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.waiting -= w.counted
 	r.lose(max(0, w.counted-written))
+	return r.stopping
 }
 
 // tellAnew has the picture told anew, after node_started, in the stream that has the name then.

@@ -116,8 +116,7 @@ func (r *Recorder) write(ctx context.Context) {
 			r.failing = false
 			r.wrote(w)
 		default:
-			r.failed(w, written)
-			if w.last || !r.recover(ctx, err) {
+			if r.failed(w, written) || !r.recover(ctx, err) {
 				return
 			}
 		}
