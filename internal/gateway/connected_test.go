@@ -117,6 +117,9 @@ func TestConnected_Open(t *testing.T) {
 		got = slices.Clone(l.lines)
 		l.mu.Unlock()
 	}
+	if len(got) != 6 {
+		t.Fatalf("told was %v", got)
+	}
 	slices.Sort(got[3:5]) // in any order
 	if want := []string{"1 left a ann", "1 left public cid", "1 disconnected"}; !slices.Equal(got[3:], want) {
 		t.Errorf("told was %v, want %v", got[3:], want)

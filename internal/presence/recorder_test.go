@@ -114,7 +114,8 @@ func TestRecorder_LossesWhileWriting(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.wrote(first)
-	second := r.take() // events_lost and the picture
+	a.Joined("one", "ann") // there is room, but a reader does not know that it has left
+	second := r.take()     // events_lost and the picture
 	a.Joined("two", "ann")
 	a.Left("two", "ann")
 	a.Joined("three", "ann")
@@ -124,7 +125,7 @@ func TestRecorder_LossesWhileWriting(t *testing.T) {
 	}
 	r.wrote(second)
 	r.writeOut(t)
-	check(t, r, p.picture, 2)
+	check(t, r, p.picture, 3)
 }
 
 // TestRecorder_FailedWrite: after a write that has failed, the picture is told anew.
