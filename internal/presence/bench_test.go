@@ -58,3 +58,16 @@ func BenchmarkJoinAndLeave(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkPicture measures for how long the mutex is held when the picture of 100,000 connections in two rooms each is told anew.
+func BenchmarkPicture(b *testing.B) {
+	r := presence.Unwritten(1 << 20)
+	for i := range 100_000 {
+		c := r.Connected(fmt.Sprint("u", i))
+		c.Joined("lobby", "u")
+		c.Joined("attic", "u")
+	}
+	for b.Loop() {
+		presence.TakePicture(r)
+	}
+}

@@ -31,3 +31,9 @@ func Discard(r *Recorder) (end func()) {
 	}()
 	return func() { close(stop); <-done }
 }
+
+// TakePicture takes everything that is there, and writes nothing.
+func TakePicture(r *Recorder) {
+	r.tellAnew()
+	r.wrote(r.take())
+}

@@ -203,8 +203,8 @@ type work struct {
 	reopen  bool // the stream of the name may be another one
 }
 
-// take returns what is to be written: what has waited, and then, if it is to be told anew, the picture. Copying that holds the mutex for some milliseconds with
-// 100,000 connections.
+// take returns what is to be written: what has waited, and then, if it is to be told anew, the picture. Copying that holds the mutex for about 10 ms
+// with 100,000 connections in two rooms each.
 func (r *Recorder) take() work {
 	r.mu.Lock()
 	defer r.mu.Unlock()
