@@ -30,7 +30,7 @@ func TestDocuments_Metrics(t *testing.T) {
 	}
 	db := pgtest.Open(t)
 	// The primary is not a standby, but the metrics of reads exist anyway.
-	server := serve(t, "--database-url", db.URL, "--read-url", db.URL, "--stored-rooms", "*",
+	server := serve(t, "--database-url", db.URL, "--read-url", db.URL, "--stored-rooms", "*", "--presence-stream", "presence",
 		"--cluster", "docs", "--cluster-listen", "127.0.0.1:0")
 	_, served := request(t, "GET", server.addr, "/metrics", "")
 	types := make(map[string]string)

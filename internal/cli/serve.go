@@ -17,7 +17,6 @@ import (
 
 	"github.com/tidewire/tidewire/internal/budget"
 	"github.com/tidewire/tidewire/internal/cluster"
-	"github.com/tidewire/tidewire/internal/engine/postgres"
 	"github.com/tidewire/tidewire/internal/gateway"
 	"github.com/tidewire/tidewire/internal/ingest"
 	"github.com/tidewire/tidewire/internal/pg"
@@ -48,6 +47,8 @@ type serveCmd struct {
 	databaseFlags
 	ReadURL string `name:"read-url" placeholder:"URL" help:"URL of a standby of the PostgreSQL in --database-url. The server reads events and older messages of streams from the standby, if the standby has already received them. It reads everything else from the primary. Default: DATABASE_READ_URL, or none."`
 	Migrate bool   `default:"true" negatable:"" help:"Bring the database's schema up to date. Without it, a schema of another version is refused."`
+
+	PresenceStream string `placeholder:"NAME" help:"Write into this stream who connects to /ws and /ws/chat, and who joins which room. It is created if it does not exist. Default: none."`
 
 	MaxMemory       memory  `default:"50%" placeholder:"SIZE|SHARE" help:"Memory that this process may use: bytes, or a share of the memory of the machine or its control group."`
 	MaxMessage      bytes   `default:"1MiB" help:"Largest message that a client may send. At most about 9 % of --max-memory."`
@@ -155,6 +156,9 @@ func (c *serveCmd) Validate() error {
 		return errors.New("--max-message: want at least 1 byte")
 	}
 	if err := c.clusterFlags.check(c.Only); err != nil {
+		return err
+	}
+	if err := c.checkPresence(); err != nil {
 		return err
 	}
 	return c.tlsFlags.check()
@@ -302,7 +306,7 @@ func (c *serveCmd) storing(p *process) bool {
 }
 
 // run serves until the process is told to stop. The engine is nil if nothing is stored.
-func (c *serveCmd) run(p *process, cfg gateway.Config, listeners, admin []net.Listener, store *postgres.Engine) error {
+func (c *serveCmd) run(p *process, cfg gateway.Config, listeners, admin []net.Listener, store serve.Engine) error {
 	adminAccess, err := c.access(admin, nil)
 	if err != nil {
 		return err
@@ -310,9 +314,7 @@ func (c *serveCmd) run(p *process, cfg gateway.Config, listeners, admin []net.Li
 	s := serve.Config{
 		Gateway: cfg, Listeners: listeners, Admin: admin, AdminAccess: adminAccess,
 		IdleTimeout: time.Duration(c.IdleTimeout), Drain: time.Duration(c.Drain), MaxHeaderBytes: int(c.MaxHeaderBytes),
-	}
-	if store != nil {
-		s.Engine = store
+		Engine: store,
 	}
 	ctx, cancel := context.WithCancel(p.ctx)
 	defer cancel()

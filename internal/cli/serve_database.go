@@ -61,6 +61,10 @@ func (c *serveCmd) withDatabase(p *process, cfg gateway.Config, listeners, admin
 		return err
 	}
 	cfg.Engine = store.Serves()
+	runs, err := c.openPresence(p, pool, store, &cfg)
+	if err != nil {
+		return err
+	}
 	endAuth, err := auths.open(c, p, db, pool)
 	if err != nil {
 		return err
@@ -71,7 +75,7 @@ func (c *serveCmd) withDatabase(p *process, cfg gateway.Config, listeners, admin
 	defer stop()
 	var supervising sync.WaitGroup
 	supervising.Go(func() { db.supervise(ctx, p) })
-	err = c.run(p, cfg, listeners, admin, store)
+	err = c.run(p, cfg, listeners, admin, runs)
 	stop()
 	supervising.Wait()
 	return err

@@ -145,7 +145,7 @@ func (p *participant) join(msg chatMessage) (m *room.Member, more map[string]any
 	if p.server.stored.has(name) {
 		m, more, why = p.joinStored(p.catchUps, msg)
 	} else {
-		opts := room.JoinOptions{User: msg.User, DisconnectOnLag: msg.OnLag == "disconnect", Batch: msg.Batch}
+		opts := room.JoinOptions{User: msg.User, DisconnectOnLag: msg.OnLag == "disconnect", Batch: msg.Batch, Observer: p.conn.observer()}
 		m = p.server.hub.Join(p.conn.Conn, name, opts)
 	}
 	if m != nil {
@@ -159,7 +159,7 @@ func (p *participant) joinStored(ctx context.Context, msg chatMessage) (*room.Me
 	p.durable.Store(true)
 	// By default a lagging member is disconnected: it can resume and then
 	// misses nothing.
-	opts := room.JoinOptions{User: msg.User, DisconnectOnLag: msg.OnLag != "gap", Batch: msg.Batch}
+	opts := room.JoinOptions{User: msg.User, DisconnectOnLag: msg.OnLag != "gap", Batch: msg.Batch, Observer: p.conn.observer()}
 	m, count, upTo, err := p.server.stored.join(ctx, p, msg.room(), msg, opts)
 	lost, isLost := errors.AsType[*engine.HistoryLostError](err)
 	old, isOld := errors.AsType[*engine.TooOldError](err)

@@ -46,6 +46,8 @@ type connection struct {
 	identity identity
 	expired  atomic.Bool
 	reach    reach
+	// presence is told what the client does; nil if it is not, or not yet. userConnections.mu guards it.
+	presence ConnectionObserver
 
 	// Of the limits: the client's address, what counts it, its rate (used by the reading goroutine; nil without one), and why it is ended.
 	address netip.Addr
@@ -76,6 +78,7 @@ func newConnections(cfg Config) *connections {
 		done:   make(chan struct{}),
 		panics: newPanics(cfg.Metrics, cfg.Log),
 		budget: cfg.Budget, limits: cfg.Limits, compression: cfg.Compression,
+		users:  userConnections{connected: cfg.Connected},
 		opened: prometheus.NewCounter(prometheus.CounterOpts{Name: "tidewire_connections_opened_total", Help: "WebSocket connections accepted."}),
 	}
 	registerBudget(cfg.Budget, cfg.Metrics)

@@ -77,6 +77,9 @@ type Config struct {
 	Limits *limits.Registry
 	// Nodes are the other servers of a cluster: deliveries that clients have taken from one of them by HTTP can be settled here. Defaults to none.
 	Nodes Nodes
+	// Connected is told of each connection on /ws and /ws/chat once it is known whose it is: in closed mode when its token has come. user is empty without one.
+	// It must be brief. Defaults to none.
+	Connected func(user string) ConnectionObserver
 	// Metrics is shown at /metrics; the server adds its own. Defaults to a new
 	// registry.
 	Metrics *prometheus.Registry

@@ -38,6 +38,15 @@ type JoinOptions struct {
 	// Batch lets the server send several text messages as one, a JSON array of them. All messages of the room have to be JSON. It has an
 	// effect only if the connection takes compressed messages. Defaults to false.
 	Batch bool
+	// Observer is told when the membership begins and ends. Defaults to none.
+	Observer Observer
+}
+
+// Observer is told of memberships. Its methods are called under the locks of the room: they must be brief, and not call the Hub.
+type Observer interface {
+	// Joined is called when a member with that JoinOptions.User is in the room, and Left when it is not any more.
+	Joined(room, user string)
+	Left(room, user string)
 }
 
 // enter returns the room of that name, which begins if there is none. The caller holds mu.
@@ -59,7 +68,7 @@ func (h *Hub) Join(conn *websocket.Conn, name string, opts JoinOptions) *Member 
 	r := h.enter(name)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	m := &Member{room: r, conn: conn, form: h.cfg.formOf(conn, opts), user: opts.User, disconnect: opts.DisconnectOnLag, held: opts.Hold, index: len(r.members), pos: r.log.head}
+	m := &Member{room: r, conn: conn, form: h.cfg.formOf(conn, opts), user: opts.User, observer: opts.Observer, disconnect: opts.DisconnectOnLag, held: opts.Hold, index: len(r.members), pos: r.log.head}
 	r.members = append(r.members, m)
 	r.have[m.form]++
 	if r.presence != nil {
@@ -68,6 +77,9 @@ func (h *Hub) Join(conn *websocket.Conn, name string, opts JoinOptions) *Member 
 	if r.census != nil {
 		r.census.joined(m.user)
 		r.census.nudge()
+	}
+	if m.observer != nil {
+		m.observer.Joined(name, m.user)
 	}
 	return m
 }

@@ -78,8 +78,9 @@ type Member struct {
 	room       *Room
 	conn       *websocket.Conn
 	user       string
-	disconnect bool // DisconnectOnLag
-	form       form // in which it gets messages
+	observer   Observer // may be nil
+	disconnect bool     // DisconnectOnLag
+	form       form     // in which it gets messages
 	left       atomic.Bool
 
 	// Guarded by room.mu.
@@ -169,6 +170,9 @@ func (r *Room) remove(m *Member) *watcher {
 	if r.census != nil {
 		r.census.left(m.user)
 		r.census.nudge()
+	}
+	if m.observer != nil {
+		m.observer.Left(r.name, m.user)
 	}
 	if len(r.members) == 0 {
 		r.nudge()
