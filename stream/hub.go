@@ -233,6 +233,9 @@ func (h *Hub) leave(f *feed, subscribers, followers int) {
 	f.subscribers -= subscribers
 	f.followers -= followers
 	if f.users--; f.users > 0 {
+		if subscribers > 0 && f.subscribers == 0 {
+			f.unsubscribed()
+		}
 		return
 	}
 	f.unlisten()

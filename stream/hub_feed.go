@@ -230,16 +230,32 @@ func (f *feed) grownAlone(p tailPage) {
 	before := p.first() - 1
 	joined := before == f.tail.to
 	f.tail.extend(before, p)
+	if f.shrinkFollowed() || !joined {
+		f.hints++
+	}
+	f.told = max(f.told, p.last())
+	f.tell()
+}
+
+// shrinkFollowed holds no more messages than the bounds for Followers allow, and reports whether it has evicted any. The
+// caller holds mu.
+func (f *feed) shrinkFollowed() bool {
 	most := followerBytes
 	if f.countFollowed() > allFollowerBytes {
 		most = followerBytesMin
 	}
-	if f.tail.shrink(most) || !joined {
-		f.hints++
-	}
+	evicted := f.tail.shrink(most)
 	f.countFollowed()
-	f.told = max(f.told, p.last())
-	f.tell()
+	return evicted
+}
+
+// unsubscribed is called when the last subscription has ended: what it has left is for Followers alone.
+func (f *feed) unsubscribed() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.shrinkFollowed() {
+		f.hintLocked()
+	}
 }
 
 // forsake ends the count of the feed: the Hub has forgotten it, and a commit that still has it

@@ -53,3 +53,29 @@ func TestFollowers_Memory(t *testing.T) {
 	hub.grown(late, tailPage{messages: []Message{{Position: 100}}, bytes: page}, 100) // a commit that had looked it up
 	wants("a late commit", 0, 0)
 }
+
+// TestFollowers_MemoryAfterSubscription: when the last subscription of a stream ends, what it has left in memory is held for Followers alone.
+func TestFollowers_MemoryAfterSubscription(t *testing.T) {
+	t.Parallel()
+	hub := NewHub(nil, HubConfig{NoListen: true})
+	s := &Stream{id: 1}
+	follower := hub.Follow(s)
+	defer follower.Close()
+	const page = 100 << 10
+	subscribed := hub.follow(s, 1, 0)
+	for n := range int64(40) {
+		m := Message{Position: n + 1, Payload: make([]byte, page-heldOverhead)}
+		hub.grown(hub.feedOf(s.id), tailPage{messages: []Message{m}, bytes: page}, m.Position)
+	}
+	follower.Hinted()
+	hub.leave(subscribed, 1, 0)
+	if held := subscribed.tail.bytes; held > followerBytes || hub.followed.Load() != int64(held) {
+		t.Errorf("%d bytes are held, and %d are counted", held, hub.followed.Load())
+	}
+	if got, _ := follower.Recent(39, 10); len(got) != 1 || got[0].Position != 40 {
+		t.Errorf("the last message is not in memory: %v", got)
+	}
+	if _, ask := follower.Recent(0, 10); !ask {
+		t.Error("what was evicted need not be read")
+	}
+}

@@ -21,7 +21,8 @@ type Unique struct {
 // it is passed to.
 type Queues interface {
 	// Enqueue is Streams.Publish. With as, the first request is looked for where the messages go: a repetition has to
-	// give the same priority and keys. The delay of the first request counts.
+	// give the same priority and keys. The delay of the first request counts. Positions are those in the whole
+	// queue, so a Place has no partition.
 	Enqueue(ctx context.Context, queue string, as *RequestID, messages []Message, opts EnqueueOptions, done func(first Place, err error)) error
 	// EnqueueUnique is Enqueue of one message, unless one with that key was stored in
 	// this period: then done gets the place of that message, with Duplicate set.

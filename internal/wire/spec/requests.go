@@ -22,6 +22,7 @@ type Request struct {
 
 var (
 	okPosition  = required("position", atLeast(0, "where it is stored; of several the first"))
+	okPlace     = required("position", atLeast(0, "where it is stored; of several the first. In a queue with priorities or partitions, the position of each further one is higher by the number of these"))
 	okCount     = optional("count", atLeast(1, "how many messages were stored; missing for a single one"))
 	okPartition = optional("partition", atLeast(0, "the partition to which they went, if there are some"))
 	okDuplicate = optional("duplicate", boolean("true: it is a repetition, and the rest is the answer to the first one"))
@@ -100,7 +101,7 @@ func queueRequests() []Request {
 		{Type: "enqueue", Summary: "Stores messages in a queue. The answer comes after the commit.", Right: "enqueue queue:NAME",
 			Fields: Fields{needQueue, optional("unique_ms", between(0, 600_000, fieldOf(wire.FieldUniqueMS).Description+": from 1,000 on, beside unique_key"))},
 			Either: []string{"payload", "payload_base64", "messages"},
-			Answer: Fields{okPosition, okCount, okPartition, okDuplicate}},
+			Answer: Fields{okPlace, okCount, okDuplicate}},
 		{Type: "consume", Summary: "Sends deliveries of a queue, as many as there are credits.", Right: "consume queue:NAME",
 			Fields: Fields{needQueue, optional("credits", between(0, maxPrefetch, "how many deliveries may be with the client that are not settled").byDefault(100))},
 			Starts: []string{"delivery", "error"}},

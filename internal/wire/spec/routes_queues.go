@@ -63,7 +63,7 @@ func deliveryRoutes() []Route {
 	return []Route{
 		{Method: "POST", Path: "/v1/queues/{queue}/messages", Name: "enqueue", Summary: "Stores messages, as enqueue does on /ws. The answer comes after the commit.", Right: "enqueue queue:NAME",
 			Query: Fields{rawBody, rawKey}, Headers: Fields{idempotencyKey}, Raw: true,
-			Body: bodyOf("enqueue", wire.Of(wire.FieldQueue)), Answer: placed(), Codes: append([]string{"invalid_duration"}, publishCodes...)},
+			Body: bodyOf("enqueue", wire.Of(wire.FieldQueue)), Answer: placed(okPlace), Codes: append([]string{"invalid_duration"}, publishCodes...)},
 		{Method: "GET", Path: "/v1/queues/{queue}/messages", Name: "peekQueue", Summary: "Reads the next messages, which stay in the queue.", Right: "inspect queue:NAME",
 			Query: Fields{pageSize(1000, 100)}, Answer: objectOf(false, required("messages", listOf(ref("storedMessage", ""), 0, 1000, "the messages"))), Codes: []string{"not_found", "journal_lost"}},
 		{Method: "POST", Path: "/v1/queues/{queue}/receive", Name: "receive", Summary: "Leases messages to the client for 30 s, which it settles with ack, nack or extend. The answer comes when there are some, or after wait_ms. The first receive at a server may take longer than 100 ms: give wait_ms.", Right: "consume queue:NAME",

@@ -16,8 +16,9 @@ func stream(more ...Field) *Schema {
 	}, more...)...)
 }
 
-func placed(more ...Field) *Schema {
-	return objectOf(false, append(Fields{okPosition, optional("count", atLeast(1, "how many messages were stored")), okPartition, okDuplicate}, more...)...)
+// placed is the answer to a request that stores messages, and says with these fields where they are.
+func placed(where ...Field) *Schema {
+	return objectOf(false, append(where, optional("count", atLeast(1, "how many messages were stored")), okDuplicate)...)
 }
 
 func streamRoutes() []Route {
@@ -37,7 +38,7 @@ func streamRoutes() []Route {
 			Answer: objectOf(false, required("stream", text("its name"))), Codes: []string{"not_found", "queue_stream", "partitioned"}},
 		{Method: "POST", Path: "/v1/streams/{stream}/messages", Name: "publish", Summary: "Stores messages, as publish does on /ws. The answer comes after the commit.", Right: "publish stream:NAME",
 			Query: Fields{rawBody, rawKey}, Headers: Fields{idempotencyKey}, Raw: true,
-			Body: bodyOf("publish", wire.Of(wire.FieldStream)), Answer: placed(), Codes: publishCodes},
+			Body: bodyOf("publish", wire.Of(wire.FieldStream)), Answer: placed(okPosition, okPartition), Codes: publishCodes},
 		{Method: "GET", Path: "/v1/streams/{stream}/messages", Name: "readStream", Summary: "Reads a page of messages. If there are none, the answer comes when there are some, or after wait_ms.", Right: "read stream:NAME",
 			Query: Fields{
 				afterPosition("after this position").withDefault(0), pageSize(1000, 100),
