@@ -79,7 +79,8 @@ type DeadStep struct {
 // RedriveStep is Redrive of at most limit dead letters, 1 to MaxDeadStep, that the filter selects, after position
 // after. A program calls it with the Next of the step before, until that is 0. A step is committed when it returns,
 // and can be repeated. Each call looks at a bounded number of dead letters, so that it takes a bounded time; it may
-// change none. Letters that a node buries meanwhile are passed over if their position is before Next.
+// change none. Letters that a node buries meanwhile are passed over if their position is before Next. With an error,
+// Changed is how many were changed nevertheless, in other priorities or partitions.
 func (q *Queue) RedriveStep(ctx context.Context, f DeadFilter, after int64, limit int) (DeadStep, error) {
 	return q.deadStep(ctx, "redrive", redriveFoundSQL, f, after, limit)
 }
@@ -122,7 +123,7 @@ func (q *Queue) deadStep(ctx context.Context, what, sql string, f DeadFilter, af
 		}
 		n, err := m.change(ctx, sql, m.id, positions[i], died[i])
 		if step.Changed += n; err != nil {
-			return DeadStep{}, m.explain(what, err)
+			return DeadStep{Changed: step.Changed}, m.explain(what, err)
 		}
 	}
 	return step, nil

@@ -1,6 +1,7 @@
 package queue_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -300,5 +301,45 @@ func TestPeekUpTo_Bytes(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestRedriveStep_CountsWhatWasDone: a step that fails in one partition returns, with the error, how many it has redriven in others.
+func TestRedriveStep_CountsWhatWasDone(t *testing.T) {
+	t.Parallel()
+	db, q := setup(t, queue.Options{Partitions: 2})
+	other := newPool(t, db.URL) // the first one has few connections
+	defer other.Close()
+	n, _ := start(t, q, queue.NodeConfig{})
+	var msgs []queue.Message
+	for i := range 12 {
+		msgs = append(msgs, queue.Message{Key: fmt.Sprint("k", i), Payload: fmt.Append(nil, i)})
+	}
+	bury(t, n, q, msgs...)
+	tx, err := db.Pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(context.Background())
+	if _, err := tx.Exec(t.Context(), "SELECT FROM tidewire.queue_side WHERE queue = (SELECT max(queue) FROM tidewire.queue_side) FOR UPDATE"); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() {
+		defer cancel()
+		eventually(t, "the step waits for the row", func() bool {
+			waits := false
+			const sql = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock')"
+			return other.QueryRow(t.Context(), sql).Scan(&waits) == nil && waits
+		})
+	}()
+	step, err := q.RedriveStep(ctx, queue.DeadFilter{}, 0, 100)
+	if err == nil || step.Next != 0 {
+		t.Errorf("%+v, %v", step, err)
+	}
+	letters, err := q.DeadLetters(t.Context(), 0, 100)
+	if err != nil || len(letters) == len(msgs) || step.Changed != int64(len(msgs)-len(letters)) {
+		t.Errorf("%d are left of %d, and %d were redriven; %v", len(letters), len(msgs), step.Changed, err)
 	}
 }
