@@ -7,6 +7,9 @@ import "time"
 // of a page wait for each other, so this is also what it may cost in latency.
 const paceTime = 4 * time.Millisecond
 
+// maxPace is the largest such page while others wait: a Consumer that was fast may be slow next time.
+const maxPace = 100
+
 // pace measures how fast a Consumer settles what it receives. Guarded by the Node's mu.
 type pace struct {
 	began   time.Time // when the current page was delivered
@@ -32,7 +35,7 @@ func (p *pace) settled() {
 		return
 	}
 	took := max(time.Since(p.began), time.Microsecond)
-	in := min(int(paceTime*time.Duration(p.count)/took), maxPage)
+	in := min(int(paceTime*time.Duration(p.count)/took), maxPace)
 	p.perPage += (in - p.perPage) / 4
 	if p.perPage < in { // so that it grows from 0
 		p.perPage++

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// TestPace: a Consumer that settles fast may take as many messages as a page has, one that is slow takes no more than its
+// TestPace: a Consumer that settles fast may take maxPace messages, one that is slow takes no more than its
 // share, and a Consumer that has become slow takes fewer again.
 func TestPace(t *testing.T) {
 	t.Parallel()
@@ -27,8 +27,8 @@ func TestPace(t *testing.T) {
 	for range 100 {
 		page(&p, -time.Hour, 10) // in no time
 	}
-	if p.perPage != maxPage {
-		t.Errorf("fast: %d messages, want %d", p.perPage, maxPage)
+	if p.perPage != maxPace {
+		t.Errorf("fast: %d messages, want %d", p.perPage, maxPace)
 	}
 	for range 100 {
 		page(&p, time.Second, 10)

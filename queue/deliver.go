@@ -213,6 +213,7 @@ func (d *Delivery) leave() error {
 // void ends a delivery that was not settled. The caller holds mu.
 func (n *shardNode) void(d *Delivery) {
 	d.state = voided
+	d.consumer.pace = pace{} // what it does not settle in time is not fast
 	delete(n.flight, d)
 	d.consumer.outstanding--
 	n.node.checkDrained()
