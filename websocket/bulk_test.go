@@ -420,8 +420,9 @@ func TestCredit_Pongs(t *testing.T) {
 	pong := func(offset int64) []byte {
 		return binary.BigEndian.AppendUint64([]byte{creditMark}, uint64(offset))
 	}
+	const n = unaskedBytes
 	for range 3 {
-		c.appendPing(nil, 100, now)
+		c.appendPing(nil, n, now)
 	}
 	for _, step := range []struct {
 		payload []byte
@@ -429,11 +430,44 @@ func TestCredit_Pongs(t *testing.T) {
 		acked   int64
 	}{
 		{[]byte("heartbeat"), false, 0}, {[]byte("b"), false, 0}, {nil, false, 0},
-		{pong(50), true, 0}, {pong(301), true, 0}, {pong(-1), true, 0}, {pong(200), true, 200},
-		{pong(100), true, 200}, {pong(200), true, 200}, {pong(300), true, 300}, {pong(300), true, 300},
+		{pong(n / 2), true, 0}, {pong(3*n + 1), true, 0}, {pong(-1), true, 0}, {pong(2 * n), true, 2 * n},
+		{pong(n), true, 2 * n}, {pong(2 * n), true, 2 * n}, {pong(3 * n), true, 3 * n}, {pong(3 * n), true, 3 * n},
 	} {
 		if ours := c.pong(step.payload, now.Add(time.Millisecond)); ours != step.ours || c.acked != step.acked {
 			t.Errorf("pong %q: ours %v, acknowledged %d; want %v, %d", step.payload, ours, c.acked, step.ours, step.acked)
+		}
+	}
+}
+
+// TestCredit_SmallChunks: small chunks share a ping, whose pong acknowledges all of them. While no ping is on its way,
+// every chunk may be sent: no pong would come.
+func TestCredit_SmallChunks(t *testing.T) {
+	t.Parallel()
+	for fixed, between := range map[int]int64{0: unaskedBytes, 4000: 1000} {
+		c := newCredit(Config{BulkCredit: fixed})
+		pings := 0
+		for range 10_000 {
+			if !c.allows(maxWindow) {
+				t.Fatalf("window %d: a chunk waits, and no ping is on its way", fixed)
+			}
+			frame := c.appendPing(nil, 100, time.Now())
+			if unasked := c.sent - c.asked; unasked >= between {
+				t.Fatalf("window %d: %d bytes without a ping", fixed, unasked)
+			}
+			if len(frame) == 0 {
+				continue
+			}
+			if c.allows(maxWindow) {
+				t.Fatalf("window %d: a large chunk does not wait for a pong", fixed)
+			}
+			pings++
+			c.pong(frame[2:], time.Now())
+			if c.outstanding() != 0 {
+				t.Fatalf("window %d: %d bytes are not acknowledged", fixed, c.outstanding())
+			}
+		}
+		if most := 10_000 * 100 / between; int64(pings) > most || int64(pings) < most/2 {
+			t.Errorf("window %d: %d pings, want about %d", fixed, pings, most)
 		}
 	}
 }

@@ -33,19 +33,24 @@ const (
 	// maxGrant is the most bytes that may be granted and not used.
 	maxGrant = 1 << 30
 
+	// unaskedBytes is how many bytes may be sent before a ping asks whether they have arrived, a quarter of the window if that
+	// is less. With a ping after each page of small messages, a server spends a quarter of its time on pongs.
+	unaskedBytes = 16 << 10
+
 	creditMark = 'b' // the first byte of a credit ping
 	creditSize = 1 + 8
 )
 
 // credit is the link credit of the bulk lane: it limits the bytes sent and not
 // acknowledged by the peer, since nothing can overtake bytes that are already in the
-// peer's buffer. A ping after each chunk carries the offset of the chunk's end; its
-// pong, or that of any later ping, acknowledges it. So every peer gives credit, as
+// peer's buffer. A ping after a chunk carries the offset of the chunk's end; its
+// pong, or that of any later ping, acknowledges it. Small chunks share a ping. So every peer gives credit, as
 // every peer answers pings. The number of bytes in flight adapts to the delay that it
 // causes, as in delay-based congestion control (TCP Vegas, Brakmo and Peterson 1995).
 // Guarded by Conn.mu.
 type credit struct {
 	sent, acked int64 // offsets
+	asked       int64 // offset of the last ping
 	window      int64 // at most outstanding; 0: no bound
 	adapts      bool
 	target      time.Duration // chunkTarget or fragmentTarget
@@ -81,7 +86,7 @@ func newCredit(cfg Config) credit {
 func (c *credit) outstanding() int64 { return c.sent - c.acked }
 
 // allows reports whether n more bytes may be sent. Without explicit credit, one
-// chunk may always be sent when nothing is outstanding.
+// chunk may always be sent when no ping is on its way: no pong would come.
 func (c *credit) allows(n int) bool {
 	switch {
 	case c.explicit:
@@ -89,7 +94,7 @@ func (c *credit) allows(n int) bool {
 	case c.window == 0 || c.unread:
 		return true
 	default:
-		return c.outstanding() == 0 || c.outstanding()+int64(n) <= c.window
+		return len(c.pings) == 0 || c.outstanding()+int64(n) <= c.window
 	}
 }
 
@@ -97,9 +102,10 @@ func (c *credit) allows(n int) bool {
 // whose pong acknowledges them, if one is needed.
 func (c *credit) appendPing(dst []byte, n int, now time.Time) []byte {
 	c.sent += int64(n)
-	if c.explicit || c.window == 0 {
+	if c.explicit || c.window == 0 || c.sent-c.asked < min(unaskedBytes, c.window/4) {
 		return dst
 	}
+	c.asked = c.sent
 	c.pings = append(c.pings, creditPing{c.sent, now})
 	var payload [creditSize]byte
 	payload[0] = creditMark
