@@ -161,6 +161,9 @@ func TestInvalid_NamesTheField(t *testing.T) {
 		{"queues/jobs/dead/redrive", `{"filter":{"reasn":"x"}}`, "unknown_field", "filter.reasn: this request has no such field"},
 		{"queues/jobs/dead/redrive", `{"fitler":{"reason":"x"}}`, "unknown_field", "fitler: this request has no such field"},
 		{"queues/jobs/dead/purge", `{"filter":{"key":""}}`, "malformed", "filter: want at least one field that selects, or all (true) in place of filter"},
+		{"streams/nothing/messages", `{"payload":"x"}`, "not_found", `there is no stream "nothing"`},
+		{"queues/nothing/messages", `{"payload":"x"}`, "not_found", `there is no queue "nothing"`},
+		{"streams/nothing/groups/g/commit", `{"position":1}`, "not_found", `there is no stream "nothing", or no group "g" of it`},
 	} {
 		resp, err := http.Post("http://"+addr+"/v1/"+row.path, "application/json", strings.NewReader(row.body))
 		if err != nil {
