@@ -135,7 +135,7 @@ const notText = "not valid UTF-8 without NUL"
 func typeProblem(name string) string {
 	switch {
 	case name == "":
-		return "empty"
+		return "empty, want 1 to 255 bytes"
 	case len(name) > MaxType:
 		return "longer than 255 bytes"
 	case !isText(name):

@@ -162,7 +162,7 @@ func (c *queueStatsCmd) rates(p *process, q *queue.Queue, first queue.Stats) err
 	s, err := q.Stats(p.ctx)
 	if err == nil {
 		came, done := s.RatesSince(first, time.Since(began))
-		fmt.Fprintf(p.Out, "come: %.0f/s\ndone: %.0f/s\n", came, done)
+		fmt.Fprintf(p.Out, "enqueued: %.0f/s\ndone: %.0f/s\n", came, done)
 	}
 	return err
 }

@@ -38,7 +38,7 @@ func TestQueueDeadLetters(t *testing.T) {
 	if out := s.run("queue", "peek", "jobs", "--dead", "--raw", "--key", "c", "--since", "1h"); out != "c\n" {
 		t.Errorf("%s", out)
 	}
-	if out := s.run("queue", "redrive", "jobs", "--key", "a", "--before", "1h"); out != "redriven 0\n" {
+	if out := s.run("queue", "redrive", "jobs", "--key", "a", "--before", "7d"); out != "redriven 0\n" {
 		t.Errorf("%s", out)
 	}
 	if out := s.run("queue", "redrive", "jobs", "--key", "a"); out != "redriven 2\n" {

@@ -102,9 +102,14 @@ func parseSeconds(text string) (seconds, error) {
 	if n, err := strconv.ParseFloat(text, 64); err == nil && n >= 0 && n < 1e9 {
 		return seconds(n * float64(time.Second)), nil
 	}
+	if days, isDays := strings.CutSuffix(text, "d"); isDays {
+		if n, err := strconv.ParseUint(days, 10, 14); err == nil {
+			return seconds(time.Duration(n) * 24 * time.Hour), nil
+		}
+	}
 	d, err := time.ParseDuration(text)
 	if err != nil || d < 0 {
-		return 0, fmt.Errorf("invalid duration %q: give seconds such as 60, or 60s, 300ms, 1h", text)
+		return 0, fmt.Errorf("invalid duration %q: give seconds such as 60, or 60s, 300ms, 1h, 7d", text)
 	}
 	return seconds(d), nil
 }

@@ -33,9 +33,9 @@ var Errors []*Error
 
 // The errors of engines.
 var (
-	// ErrNotFound: there is no stream, group, queue or event store of that name, or it was
+	// ErrNotFound: there is no stream, group, queue, event store or schedule of that name, or it was
 	// dropped.
-	ErrNotFound = newError(CodeNotFound, "there is no stream, group, queue or event store of that name")
+	ErrNotFound = newError(CodeNotFound, "there is no stream, group, queue, event store or schedule of that name")
 	// ErrNoEventStore is ErrNotFound for an event store.
 	ErrNoEventStore error = &Error{CodeNotFound, "there is no event store of that name: create it, or name another one"}
 	// ErrInvalid: a name, key, header or number is outside of the store's limits.
@@ -52,7 +52,7 @@ var (
 	// lost. See HistoryLostError.
 	ErrHistoryLost = newError(CodeHistoryLost, "the position is after the end, or a failover has lost it: discard what you have after last, and continue there")
 	// ErrLeaseLost: the caller no longer holds the lease of the delivery.
-	ErrLeaseLost = newError(CodeLeaseLost, "the leases of some deliveries have ended: see lost")
+	ErrLeaseLost = newError(CodeLeaseLost, "the leases of some deliveries have ended, or were never this caller's: see lost")
 	// ErrFenced: the caller does not own the partition, or no longer.
 	ErrFenced = newError(CodeFenced, "this connection does not own the partition, or no longer: its owner gets what is not committed, so discard it")
 	// ErrConflict: an append's condition failed. See ConflictError.

@@ -35,10 +35,12 @@ type api struct {
 }
 
 func newAPI(s *Server) *api {
+	parametersOf := urlParameters()
 	a := &api{server: s, mux: http.NewServeMux(), consumers: newPullConsumers(s.cfg.Engine.Queues, s.cfg.Nodes), jobs: newJobs(), followed: newFollowedRooms(s.chats, s.cfg.Budget, s.cfg.Metrics)}
 	a.polls, a.endPolls = context.WithCancel(context.Background())
 	for pattern, route := range routes() {
-		a.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { a.call(w, r, route) })
+		parameters := parametersOf[pattern]
+		a.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { a.call(w, r, route, parameters) })
 	}
 	a.descriptions()
 	return a
@@ -107,7 +109,7 @@ type call struct {
 	body request
 }
 
-func (a *api) call(w http.ResponseWriter, r *http.Request, to route) {
+func (a *api) call(w http.ResponseWriter, r *http.Request, to route, parameters []string) {
 	// A client that has sent its request may half-close the connection and still gets
 	// its answer. To net/http that client has gone, and the request's context ends, so
 	// it is not used here.
@@ -120,18 +122,23 @@ func (a *api) call(w http.ResponseWriter, r *http.Request, to route) {
 	defer c.end()
 	caller, _ := callerOf(r)
 	c.memory.Join(a.server.memoryGroup(a.server.limits.ClientAddress(r), caller))
-	if _, err := url.ParseQuery(r.URL.RawQuery); err != nil {
+	query, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
 		c.refuseFor(&problem{code: codeParameter, text: "the query of the URL is malformed: want NAME=VALUE&…, percent-encoded"})
 		return
 	}
 	for _, part := range []string{"stream", "queue", "group", "store"} {
 		if name := r.PathValue(part); name != "" && !usable(name) {
-			c.refuse(codeName)
+			c.refuseFor(unusable(part, name))
 			return
 		}
 	}
 	c.route = to
 	if a.server.cfg.Auth.Policy != nil && !c.authorized(to) {
+		return
+	}
+	if why := unknownParameter(query, parameters); why != nil {
+		c.refuseFor(why)
 		return
 	}
 	to.handle(c)
@@ -249,7 +256,7 @@ func (c *call) read() ([]byte, bool) {
 	end := c.boundRead()
 	if c.r.ContentLength > int64(c.api.server.cfg.MaxMessage) { // refused at once, before the client sends it
 		end(false)
-		c.refuse(codeTooLarge)
+		c.refuseFor(tooLarge(c.api.server.cfg.MaxMessage))
 		return nil, false
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(c.w, c.r.Body, int64(c.api.server.cfg.MaxMessage)))
@@ -260,7 +267,7 @@ func (c *call) read() ([]byte, bool) {
 	var large *http.MaxBytesError
 	switch {
 	case errors.As(err, &large):
-		c.refuse(codeTooLarge)
+		c.refuseFor(tooLarge(c.api.server.cfg.MaxMessage))
 	case err != nil && c.api.polls.Err() != nil:
 		c.refuse(codeStopping)
 	case err != nil: // the client has gone, most likely

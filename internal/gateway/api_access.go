@@ -157,6 +157,7 @@ func (c *call) readStrict(into any) bool {
 		c.refuseFor(errNoUTF8)
 	case err != nil && strings.HasPrefix(err.Error(), "json: unknown field "):
 		field := strings.Trim(strings.TrimPrefix(err.Error(), "json: unknown field "), `"`)
+		field = pathOfKey(body, field)
 		c.refuseFor(&problem{code: codeUnknownField, text: field + ": this request has no such field", field: field})
 	case err != nil:
 		c.refuseFor(undecodable(body, err))

@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/tidewire/tidewire/internal/budget"
@@ -123,10 +125,30 @@ func (c *call) fail(err error, otherwise code) {
 		return
 	}
 	with := explained(err, otherwise)
+	if with.Code == engine.CodeNotFound && with.Message == publicErrors[with.Code] {
+		with.Message = c.notFound()
+	}
 	if needsWarning(with.Code, otherwise) && c.r.Context().Err() == nil {
 		c.api.server.sessions.log.warn("request failed", "method", c.r.Method, "path", c.r.URL.Path, "error", err)
 	}
 	writeError(c.w, with)
+}
+
+// notFound says what there is not, by the names in the path.
+func (c *call) notFound() string {
+	name, group := "", c.r.PathValue("group")
+	for _, part := range []string{"stream", "queue", "store", "schedule"} {
+		if value := c.r.PathValue(part); value != "" {
+			name = fmt.Sprintf("%s %q", strings.Replace(part, "store", "event store", 1), value)
+		}
+	}
+	switch {
+	case name == "":
+		return publicErrors[engine.CodeNotFound]
+	case group != "":
+		return fmt.Sprintf("there is no %s, or no group %q of it", name, group)
+	}
+	return "there is no " + name
 }
 
 // answer answers with a value as JSON.

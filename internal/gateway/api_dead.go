@@ -32,21 +32,21 @@ var (
 
 // filterFields select dead letters.
 type filterFields struct {
-	Key         string     `json:"key"`
-	Reason      string     `json:"reason"`
-	MinAttempts int        `json:"min_attempts"`
-	MaxAttempts int        `json:"max_attempts"`
-	Since       *time.Time `json:"since"`
-	Until       *time.Time `json:"until"`
+	Key         string  `json:"key"`
+	Reason      string  `json:"reason"`
+	MinAttempts int     `json:"min_attempts"`
+	MaxAttempts int     `json:"max_attempts"`
+	Since       *moment `json:"since"`
+	Until       *moment `json:"until"`
 }
 
 func (f filterFields) filter() engine.DeadFilter {
 	filter := engine.DeadFilter{Key: f.Key, Reason: f.Reason, MinAttempts: f.MinAttempts, MaxAttempts: f.MaxAttempts}
 	if f.Since != nil {
-		filter.Since = *f.Since
+		filter.Since = f.Since.Time
 	}
 	if f.Until != nil {
-		filter.Before = *f.Until
+		filter.Before = f.Until.Time
 	}
 	return filter
 }
@@ -79,7 +79,7 @@ func (c *call) time(name string) (t time.Time, ok bool) {
 	}
 	t, err := time.Parse(time.RFC3339, text)
 	if err != nil {
-		c.refuseFor(wrong(codeParameter, name, "a time as RFC 3339 writes it"))
+		c.refuseFor(wrong(codeParameter, name, wantedTime))
 	}
 	return t, err == nil
 }
@@ -161,6 +161,9 @@ func (c *call) changeDead(act deadAct) {
 	switch {
 	case given != 1:
 		c.refuseFor(malformed("positions", "one of positions, filter, and all (true)"))
+		return
+	case body.Filter != nil && *body.Filter == (filterFields{}): // it may be a mistake, and would take all of them
+		c.refuseFor(malformed("filter", "at least one field that selects, or all (true) in place of filter"))
 		return
 	case body.Positions != nil && (len(body.Positions) == 0 || len(body.Positions) > engine.MaxDeadStep):
 		c.refuseFor(malformed("positions", fmt.Sprintf("1 to %d positions", engine.MaxDeadStep)))

@@ -19,7 +19,7 @@ func (c *call) events() (store engine.Events, name string, ok bool) {
 		return nil, "", false
 	}
 	if name != "" && !usable(name) {
-		c.refuse(codeName)
+		c.refuseFor(unusable("store", name))
 		return nil, "", false
 	}
 	return store, name, true

@@ -49,7 +49,7 @@ func (c *call) notify() {
 	}
 	notice := append(append([]byte(`{"type":"notice","message":`), message...), '}')
 	if len(notice) > c.api.server.cfg.MaxMessage {
-		c.refuse(codeTooLarge)
+		c.refuseFor(tooLarge(c.api.server.cfg.MaxMessage))
 		return
 	}
 	all := reached{Connections: c.api.server.conns.users.send(user, notice)}

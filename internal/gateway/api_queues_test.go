@@ -48,7 +48,7 @@ func TestAPI_Queues(t *testing.T) {
 		return "/v1/queues/jobs/" + kind, `{"deliveries":` + string(text) + more + `}`
 	}
 	path, body := ack("ack", "", first[0].Delivery, "never")
-	c.want("POST", path, body, 409, `{"error":{"code":"lease_lost","message":"the leases of some deliveries have ended: see lost","retryable":false,"count":1,"lost":["never"]}}`)
+	c.want("POST", path, body, 409, `{"error":{"code":"lease_lost","message":"the leases of some deliveries have ended, or were never this caller's: see lost","retryable":false,"count":1,"lost":["never"]}}`)
 	path, body = ack("extend", `,"lease_ms":60000`, rest[0].Delivery, rest[1].Delivery)
 	c.want("POST", path, body, 200, `{"count":2}`)
 	path, body = ack("nack", `,"reason":"r","delay_ms":1`, rest[0].Delivery)

@@ -143,7 +143,7 @@ func (c *call) chatFor(room string, object []byte) ([]byte, chatMessage, *proble
 		return nil, m, why
 	}
 	if len(chat) > c.api.server.cfg.MaxMessage {
-		return nil, m, because(codeTooLarge)
+		return nil, m, tooLarge(c.api.server.cfg.MaxMessage)
 	}
 	if c.caller != nil {
 		if why = m.denied(c.ctx, c.caller, true); why != nil {

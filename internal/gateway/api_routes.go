@@ -1,10 +1,16 @@
 package gateway
 
 import (
+	"fmt"
 	"maps"
 	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
 
 	"github.com/tidewire/tidewire/internal/auth"
+	"github.com/tidewire/tidewire/internal/wire/spec"
 )
 
 // route is what serves a path, and the right that it needs. If need is nil, the handler checks rights itself: they depend on the body,
@@ -12,6 +18,33 @@ import (
 type route struct {
 	handle func(*call)
 	need   func(*http.Request) need
+}
+
+// urlParameters are the parameters that the URL may have, by the patterns of routes.
+var urlParameters = sync.OnceValue(func() map[string][]string {
+	all := make(map[string][]string)
+	for _, r := range spec.Routes() {
+		for _, f := range r.Query {
+			all[r.Pattern()] = append(all[r.Pattern()], f.Name)
+		}
+	}
+	return all
+})
+
+// unknownParameter returns why the query of a URL is not one of a request with these parameters. A misspelled one is refused, as a
+// misspelled field is.
+func unknownParameter(query url.Values, parameters []string) *problem {
+	for _, name := range slices.Sorted(maps.Keys(query)) {
+		if slices.Contains(parameters, name) {
+			continue
+		}
+		want := "none"
+		if len(parameters) > 0 {
+			want = strings.Join(parameters, ", ")
+		}
+		return &problem{code: codeParameter, text: fmt.Sprintf("%.64q: the URL of this request has no such parameter: want %s", name, want)}
+	}
+	return nil
 }
 
 // needing returns the right that a route needs, for the object that a part of its path names.

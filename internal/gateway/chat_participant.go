@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -216,7 +217,7 @@ func (p *participant) handle(m websocket.Message, now time.Time) {
 		p.send(map[string]any{"type": "pong", "ts": msg.TS})
 	case "pong":
 	default:
-		p.refuse(msg, codeUnknownType)
+		p.refuseFor(msg, &problem{code: codeUnknownType, text: "type: want one of " + strings.Join(roomTypes, ", ")})
 	}
 }
 

@@ -92,7 +92,7 @@ var publicErrors = withEngines(map[code]string{
 	codeName:            "a name has 1 to 128 bytes without NUL; names that begin with tidewire. are the server's own",
 	codeTooManyMessages: "too many messages or deliveries in one request",
 	codeTooManyFeeds:    "too many subscriptions and consumptions on this connection; end one first",
-	codeStart:           "a subscription starts with one of after, at, from (start or end) and group",
+	codeStart:           "want only one of after, at, from (start or end) and group",
 	codeCredits:         "credits are out of the documented range",
 	codeDuration:        "a time in milliseconds is out of the documented range",
 	codeSubscribed:      "this connection has a subscription of that name; give another name, or wait for the answer to its unsubscribe",

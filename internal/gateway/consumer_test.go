@@ -74,7 +74,7 @@ func TestConsume_AckIsAnsweredAfterTheCommit(t *testing.T) {
 	c.want(`{"type":"ok","id":3,"count":1}`)
 	// One of them is lost, and named in the answer; the other is acknowledged.
 	c.ask(fmt.Sprintf(`{"type":"ack","id":4,"queue":"jobs","deliveries":[%q,%q,"never"]}`, a.Delivery, b.Delivery),
-		fmt.Sprintf(`{"type":"error","id":4,"code":"lease_lost","message":"the leases of some deliveries have ended: see lost","retryable":false,"count":1,"lost":[%q,"never"]}`, a.Delivery))
+		fmt.Sprintf(`{"type":"error","id":4,"code":"lease_lost","message":"the leases of some deliveries have ended, or were never this caller's: see lost","retryable":false,"count":1,"lost":[%q,"never"]}`, a.Delivery))
 	send(t, c.Conn, fmt.Sprintf(`{"type":"ack","queue":"jobs","delivery":%q}`, last.Delivery))
 	waitFor(t, func() bool {
 		return slices.Equal(lookAt(queues, func(q *fakeQueue) []int64 { return slices.Clone(q.acked) }), []int64{1, 2, 3})

@@ -2,11 +2,13 @@ package gateway
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
 	"strconv"
+	"time"
 )
 
 // problem is why a message is refused: a code, and its own text if the code's
@@ -37,6 +39,33 @@ func wrong(why code, field, want string) *problem {
 // malformed returns the problem of a field with a wrong type.
 func malformed(field, want string) *problem { return wrong(codeMalformed, field, want) }
 
+// unusable returns why a client may not use a name that it gives in a field, or nil.
+func unusable(field, name string) *problem {
+	if usable(name) {
+		return nil
+	}
+	return wrong(codeName, field, fmt.Sprintf("a name of 1 to %d bytes without NUL, which does not begin with tidewire.", maxNameBytes))
+}
+
+// wantedTime is what a field that is a time wants.
+const wantedTime = "a time as RFC 3339 writes it, such as 2027-01-31T12:00:00Z"
+
+// moment is a time in a body. Its error has the path of the field, which that of time.Time lacks.
+type moment struct{ time.Time }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (m *moment) UnmarshalJSON(text []byte) error {
+	if m.Time.UnmarshalJSON(text) != nil {
+		return &json.UnmarshalTypeError{Value: "string", Type: reflect.TypeFor[time.Time]()}
+	}
+	return nil
+}
+
+// tooLarge is the problem of a body, or what comes of it, that is larger than limit bytes.
+func tooLarge(limit int) *problem {
+	return &problem{code: codeTooLarge, text: fmt.Sprintf("too large: want at most %d bytes (--max-message)", limit)}
+}
+
 // between describes a range of numbers.
 func between(low, high int64) string { return fmt.Sprintf("a number from %d to %d", low, high) }
 
@@ -66,10 +95,12 @@ func undecodable(text []byte, err error) *problem {
 	switch {
 	case errors.As(err, &syntax):
 		return &problem{code: codeMalformed, text: fmt.Sprintf("not JSON: %s, at byte %d", syntax, syntax.Offset)}
+	case errors.As(err, &kind) && kind.Type == reflect.TypeFor[time.Time]():
+		return malformed(kind.Field, wantedTime)
 	case errors.As(err, &kind):
 		return malformed(pathAt(text, int(kind.Offset)-1), wanted(kind.Type))
 	default: // an error of the only field with its own decoder
-		return malformed("at", "a time as RFC 3339 writes it")
+		return malformed("at", wantedTime)
 	}
 }
 
@@ -131,6 +162,22 @@ func appendStep(path []byte, object bool, name string, n int) []byte {
 		path = append(path, '.')
 	}
 	return append(path, name...)
+}
+
+// pathOfKey returns the path of a key of an object, or of an object in it.
+func pathOfKey(object []byte, name string) string {
+	path := ""
+	eachField(object, func(outer, value []byte) {
+		if path == "" && text(outer) == name {
+			path = name
+		}
+		eachField(value, func(inner, _ []byte) {
+			if path == "" && text(inner) == name {
+				path = text(outer) + "." + name
+			}
+		})
+	})
+	return cmp.Or(path, name)
 }
 
 // eachField calls f for the fields of an object, in order, up to the first syntax

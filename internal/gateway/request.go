@@ -77,6 +77,9 @@ func identifyInto(d *wire.Decoder, message []byte, e wire.Encoding, r *request) 
 
 // unreadable returns the problem of a message that could not be read.
 func unreadable(err *wire.Error) *problem {
+	if err.Unknown {
+		return &problem{code: codeUnknownField, text: err.Error(), field: err.Path}
+	}
 	return &problem{code: codeMalformed, text: err.Error()}
 }
 
@@ -199,7 +202,7 @@ func (r *request) start() (from engine.Start, why *problem) {
 	case r.Has(wire.FieldAt):
 		return engine.Start{At: r.At}, nil
 	case r.Group != "" && !usable(r.Group):
-		return from, because(codeName)
+		return from, unusable("group", r.Group)
 	case r.Group != "":
 		return engine.Start{Group: r.Group}, nil
 	case r.From == "start":

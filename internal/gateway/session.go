@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"maps"
 	"net/http"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -245,7 +247,7 @@ func (s *session) handle(m websocket.Message, now time.Time) {
 	case "credit":
 		s.credit(r)
 	default:
-		s.refuse(r.asked(), codeUnknownType)
+		s.refuseFor(r.asked(), &problem{code: codeUnknownType, text: knownTypes()})
 	}
 }
 
@@ -257,14 +259,19 @@ func (s *session) encodingOf(op websocket.Opcode) wire.Encoding {
 	return wire.JSON
 }
 
+var roomTypes = []string{"join", "chat", "leave", "ping", "pong"}
+
 // ofRooms reports whether messages of a type are those of rooms.
 func ofRooms(kind string) bool {
-	switch kind {
-	case "join", "chat", "leave", "ping", "pong":
-		return true
-	}
-	return false
+	return slices.Contains(roomTypes, kind)
 }
+
+// knownTypes says which types of messages there are.
+var knownTypes = sync.OnceValue(func() string {
+	kinds := append(slices.Collect(maps.Keys(wire.Requests)), roomTypes...)
+	slices.Sort(kinds)
+	return "type: want one of " + strings.Join(slices.Compact(kinds), ", ")
+})
 
 // unfit returns why a request is not one of its type.
 func (s *session) unfit(r *request) *problem {

@@ -17,7 +17,7 @@ func (s *session) eventsServed(r *request) bool {
 	case s.server.events == nil:
 		s.refuse(r.asked(), codeNotServed)
 	case r.Store != "" && !usable(r.Store):
-		s.refuse(r.asked(), codeName)
+		s.refuseFor(r.asked(), unusable("store", r.Store))
 	default:
 		return true
 	}

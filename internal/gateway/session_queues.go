@@ -20,7 +20,7 @@ func (s *session) enqueue(r *request) {
 		return
 	}
 	store := s.server.queues
-	s.submit(r, r.Queue, store != nil, func(messages []engine.Message, done func(engine.Place, error)) error {
+	s.submit(r, "queue", r.Queue, store != nil, func(messages []engine.Message, done func(engine.Place, error)) error {
 		if unique != nil {
 			return store.EnqueueUnique(s.server.work, r.Queue, messages[0], opts, *unique, done)
 		}
@@ -39,7 +39,7 @@ func (s *session) consume(r *request) {
 	case s.server.queues == nil:
 		why = because(codeNotServed)
 	case !usable(r.Queue):
-		why = because(codeName)
+		why = unusable("queue", r.Queue)
 	}
 	if why != nil {
 		s.refuseFor(r.asked(), why)

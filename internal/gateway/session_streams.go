@@ -17,21 +17,21 @@ func (s *session) publish(r *request) {
 		s.refuseFor(r.asked(), why)
 		return
 	}
-	s.submit(r, r.Stream, streams != nil, func(messages []engine.Message, done func(engine.Place, error)) error {
+	s.submit(r, "stream", r.Stream, streams != nil, func(messages []engine.Message, done func(engine.Place, error)) error {
 		return streams.Publish(s.server.work, r.Stream, id, messages, done)
 	})
 }
 
 // submit stores a request's messages in an engine, and answers after the commit. It waits while the engine is at
 // its limit, and nothing more is read: this is the back-pressure on a client that is too fast.
-func (s *session) submit(r *request, name string, served bool, store func([]engine.Message, func(engine.Place, error)) error) {
+func (s *session) submit(r *request, field, name string, served bool, store func([]engine.Message, func(engine.Place, error)) error) {
 	messages, why := r.messages(&s.one)
 	defer func() { s.one[0] = engine.Message{} }() // its payload may be large
 	switch {
 	case !served:
 		why = because(codeNotServed)
 	case !usable(name):
-		why = because(codeName)
+		why = unusable(field, name)
 	}
 	if why != nil {
 		s.refuseFor(r.asked(), why)
@@ -53,8 +53,10 @@ func (s *session) commit(r *request) {
 	switch {
 	case store == nil:
 		s.refuse(r.asked(), codeNotServed)
-	case !usable(r.Stream) || !usable(r.Group):
-		s.refuse(r.asked(), codeName)
+	case !usable(r.Stream):
+		s.refuseFor(r.asked(), unusable("stream", r.Stream))
+	case !usable(r.Group):
+		s.refuseFor(r.asked(), unusable("group", r.Group))
 	case why != nil:
 		s.refuseFor(r.asked(), why)
 	case r.Has(wire.FieldPartition):
@@ -120,8 +122,10 @@ func (s *session) subscription(r *request) (from engine.Start, only *filter, why
 	case why != nil:
 	case r.Has(wire.FieldQuery):
 		why = malformed("query", "either a stream or a query, not both")
-	case !usable(r.Stream) || !validName(r.subscriptionName()):
-		why = because(codeName)
+	case !usable(r.Stream):
+		why = unusable("stream", r.Stream)
+	case !validName(r.subscriptionName()):
+		why = wrong(codeName, "subscription", "a name of 1 to 128 bytes without NUL")
 	case r.Share && from.Group == "":
 		why = wrong(engine.CodeInvalid, "share", "a group beside it")
 	default:

@@ -45,6 +45,8 @@ type Error struct {
 	Text string
 	// Broken: the message is not of its encoding at all, so nothing after this place can be read.
 	Broken bool
+	// Unknown: the value is of a field that the message should not have.
+	Unknown bool
 }
 
 func (e *Error) Error() string {

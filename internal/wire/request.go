@@ -317,7 +317,7 @@ func (r *Request) integers(f Field) *int64 {
 
 // readTime reads a time as RFC 3339 has it.
 func readTime(in reader) (at time.Time) {
-	const want = "a time as RFC 3339 writes it"
+	const want = "a time as RFC 3339 writes it, such as 2027-01-31T12:00:00Z"
 	text, ok := in.text()
 	if !ok {
 		in.failed().Text = "want " + want

@@ -66,6 +66,7 @@ func CheckPayload(given Fields) *Error {
 func readMessages(in reader) []engine.Message {
 	return readList(in, func(m *engine.Message) {
 		var given Fields
+		clean := in.ignored() == nil
 		readObjectFields(in, func(name string) bool {
 			f, known := fieldOf[name]
 			if !known || !message.Has(f) || f == FieldMessages {
@@ -80,6 +81,9 @@ func readMessages(in reader) []engine.Message {
 			return true
 		})
 		if e := CheckPayload(given); e != nil && in.failed() == nil {
+			if other := in.ignored(); clean && other != nil { // a misspelled payload is told rather than a missing one
+				e = &Error{Path: other.Path, Text: other.Text, Unknown: true}
+			}
 			in.fail(e)
 		}
 	})

@@ -37,8 +37,8 @@ var requestFields = map[wire.Field]*Schema{
 	wire.FieldClient: textUpTo(0, nameBytes, "a name that no other client has, beside sequence: then the request can be repeated"),
 	wire.FieldSequence: atLeast(0, "a number that is higher for each new request of the client. A request with the same client and sequence is stored once. "+
 		"It is remembered for at least 10 minutes"),
-	wire.FieldPosition: {Type: []string{"integer", "string", "number", "boolean", "object", "array"}, Description: "not used: a message that was read can be sent as it is"},
-	wire.FieldTime:     {Type: []string{"string", "number", "boolean", "object", "array"}, Description: "not used: a message that was read can be sent as it is"},
+	wire.FieldPosition: {Description: "not used: a message that was read can be sent as it is"},
+	wire.FieldTime:     {Description: "not used: a message that was read can be sent as it is"},
 
 	wire.FieldAfter:     atLeast(0, "start after this position; 0 is the beginning"),
 	wire.FieldAt:        moment("start at this time"),
@@ -81,7 +81,7 @@ var requestFields = map[wire.Field]*Schema{
 	wire.FieldPriorities:  between(0, 10, "how many priorities, from 2 on; 0 is none. Not beside partitions"),
 	wire.FieldMaxAttempts: between(0, maxAttempts, "after so many deliveries a message is a dead letter").byDefault(10),
 	wire.FieldRetryMinMS:  between(0, dayMS, "how long a message waits after the first nack, in milliseconds; doubled with each further one, up to retry_max_ms").byDefault(1000),
-	wire.FieldRetryMaxMS:  between(0, dayMS, "how long it waits at most, in milliseconds").byDefault(300_000),
+	wire.FieldRetryMaxMS:  between(0, dayMS, "how long it waits at most, in milliseconds; at least retry_min_ms").byDefault(300_000),
 }
 
 func name(description string) *Schema {

@@ -100,9 +100,8 @@ var helloFields = Fields{
 
 // newMessage is a message of a list of them.
 func newMessage() *Schema {
-	s := objectOf(true, fieldsOf(wire.Of(wire.FieldKey, wire.FieldHeaders, wire.FieldPayload, wire.FieldPayloadBase64, wire.FieldPosition, wire.FieldTime), nil)...)
-	s.OneOf = exactlyOne("payload", "payload_base64")
-	return s
+	return objectOf(true, fieldsOf(wire.Of(wire.FieldKey, wire.FieldHeaders, wire.FieldPayload, wire.FieldPayloadBase64, wire.FieldPosition, wire.FieldTime), nil)...).
+		withExactly("payload", "payload_base64")
 }
 
 // storedChat is a chat of a stored room, as members get it.
@@ -112,10 +111,17 @@ func storedChat() *Schema {
 		required("position", atLeast(1, "where it is. Positions rise; those between belong to other rooms")))...).opened()
 }
 
-// exactlyOne says that an object has exactly one of these fields.
-func exactlyOne(names ...string) (all []*Schema) {
-	for _, name := range names {
-		all = append(all, &Schema{Required: []string{name}})
+// withExactly returns the schema with exactly one of these fields. It says what there must not be, none or two of them: with oneOf, which is
+// shorter, generators of clients make a body without fields.
+func (s *Schema) withExactly(names ...string) *Schema {
+	var each, pairs []*Schema
+	for i, name := range names {
+		each = append(each, &Schema{Required: []string{name}})
+		for _, other := range names[:i] {
+			pairs = append(pairs, &Schema{Required: []string{other, name}})
+		}
 	}
-	return all
+	s.Exactly = names
+	s.Not = &Schema{AnyOf: append([]*Schema{{Not: &Schema{AnyOf: each}}}, pairs...)}
+	return s
 }

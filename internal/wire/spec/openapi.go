@@ -13,7 +13,7 @@ const (
 	// Dialect is that of all schemas.
 	Dialect = "https://json-schema.org/draft/2020-12/schema"
 
-	ignoreUnknown = "Clients ignore fields that they do not know: later versions add some. The server refuses a request with a field that it does not know (`unknown_field`). A field that is null counts as missing."
+	ignoreUnknown = "Clients ignore fields that they do not know: later versions add some. The server refuses a request with a field that it does not know (`unknown_field`), and a parameter of the URL that it does not know (`invalid_parameter`). A field that is null counts as missing."
 	limitsNote    = "A limit on the length of a text counts bytes of UTF-8, although a schema can only count characters."
 )
 
@@ -100,7 +100,7 @@ func operation(r *Route) object {
 	if r.Body != nil {
 		content := object{{"application/json", object{{"schema", r.Body}}}}
 		if r.Raw {
-			content = append(content, member{"*/*", object{{"schema", &Schema{Description: "with raw: the payload itself"}}}})
+			content = append(content, member{"application/octet-stream", object{{"schema", &Schema{Type: "string", Format: "binary", Description: "with raw: the payload itself. Any other Content-Type will do as well, but a form's and text/plain"}}}})
 		}
 		o = append(o, member{"requestBody", object{{"required", !r.NoBody}, {"content", content}}})
 	}

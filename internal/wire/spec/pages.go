@@ -95,13 +95,9 @@ func right(of string) string {
 
 // rules says of which fields there has to be exactly one, and whether there may be others.
 func (p *page) rules(s *Schema) {
-	var names []string
-	for _, one := range s.OneOf {
-		names = append(names, one.Required...)
-	}
 	switch {
-	case len(names) > 0:
-		p.line("It has exactly one of `" + strings.Join(names, "`, `") + "`.\n")
+	case len(s.Exactly) > 0:
+		p.line("It has exactly one of `" + strings.Join(s.Exactly, "`, `") + "`.\n")
 	case s.Additional != nil && *s.Additional:
 		p.line("It may have any other fields.\n")
 	}

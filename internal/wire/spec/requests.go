@@ -196,7 +196,7 @@ func (r *Request) Schema() *Schema {
 		s.opened()
 	}
 	if len(r.Either) > 0 {
-		s.OneOf = exactlyOne(r.Either...)
+		s.withExactly(r.Either...)
 	}
 	s.Description = r.Summary
 	return s

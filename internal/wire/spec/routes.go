@@ -101,7 +101,7 @@ func bodyOf(kind string, leave wire.Fields) *Schema {
 		}
 		s := objectOf(true, append(bodyIgnores(leave), fieldsOf(wire.Requests[kind]&^leave, changed)...)...)
 		if len(r.Either) > 0 {
-			s.OneOf = exactlyOne(r.Either...)
+			s.withExactly(r.Either...)
 		}
 		return s
 	}

@@ -76,7 +76,7 @@ func schedule() *Schema {
 func scheduleRoutes() []Route {
 	const right = "schedules server:*"
 	body := objectOf(true, append(scheduleFields(), optional("paused", boolean("it begins paused").byDefault(false)))...)
-	body.OneOf = exactlyOne("payload", "payload_base64")
+	body.withExactly("payload", "payload_base64")
 	return []Route{
 		{Method: "GET", Path: "/v1/schedules", Name: "listSchedules", Summary: "Lists schedules, sorted by name.", Right: right,
 			Query:  Fields{optional("after", text("after the schedule of this name")), pageSize(100, 50)},

@@ -97,7 +97,7 @@ func job() *Schema {
 		required("act", oneOfTexts("what it does", "redrive", "purge")),
 		required("state", oneOfTexts("how far it is", "running", "done", "stopped", "failed")),
 		required("changed", atLeast(0, "how many dead letters it has changed")),
-		required("after", atLeast(0, "the position up to which it has looked")),
+		required("after", atLeast(0, "the position up to which it has looked; 0 when it is done")),
 		required("started", moment("when it began")),
 		optional("ended", moment("when it ended")),
 		optional("error", text("why it failed: a code")))
@@ -107,9 +107,9 @@ func deadRoutes() []Route {
 	change := func(kind, summary string) Route {
 		body := objectOf(true,
 			optional("positions", listOf(integer("a position"), 1, 1000, "the dead letters at these positions. The answer comes after the commit")),
-			optional("filter", objectOf(true, deadFilter()...).said("the dead letters that it selects: a job")),
+			optional("filter", objectOf(true, deadFilter()...).said("the dead letters that it selects, by at least one field: a job")),
 			optional("all", boolean("true: all dead letters, a job")))
-		body.OneOf = exactlyOne("positions", "filter", "all")
+		body.withExactly("positions", "filter", "all")
 		answer := &Schema{AnyOf: []*Schema{objectOf(false, required("count", atLeast(0, "with positions: how many were changed"))), job()}}
 		return Route{Method: "POST", Path: "/v1/queues/{queue}/dead/" + kind, Name: kind + "Dead", Summary: summary, Right: "admin queue:NAME",
 			Body: body, Answer: answer, Codes: []string{"not_found", "too_many_jobs", "journal_lost"}}

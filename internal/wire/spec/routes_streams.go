@@ -99,7 +99,5 @@ func groupRoutes() []Route {
 }
 
 func seekBody() *Schema {
-	s := objectOf(true, append(bodyIgnores(0), fieldsOf(wire.Of(wire.FieldAfter, wire.FieldAt, wire.FieldFrom), nil)...)...)
-	s.OneOf = exactlyOne("after", "at", "from")
-	return s
+	return objectOf(true, append(bodyIgnores(0), fieldsOf(wire.Of(wire.FieldAfter, wire.FieldAt, wire.FieldFrom), nil)...)...).withExactly("after", "at", "from")
 }

@@ -25,10 +25,10 @@ type Schema struct {
 	Properties  Fields    `json:"properties,omitempty"`
 	Required    []string  `json:"required,omitempty"`
 	Additional  *bool     `json:"additionalProperties,omitempty"`
-	OneOf       []*Schema `json:"oneOf,omitempty"`
 	AnyOf       []*Schema `json:"anyOf,omitempty"`
 	Not         *Schema   `json:"not,omitempty"`
 	Default     any       `json:"default,omitempty"`
+	Exactly     []string  `json:"-"` // the fields of which there is exactly one: see withExactly
 	Description string    `json:"description,omitempty"`
 }
 
@@ -184,7 +184,7 @@ func (s *Schema) Closed() *Schema {
 	for i := range with.Properties {
 		with.Properties[i].Schema = with.Properties[i].Schema.Closed()
 	}
-	with.OneOf, with.AnyOf = closedAll(s.OneOf), closedAll(s.AnyOf)
+	with.AnyOf = closedAll(s.AnyOf)
 	return &with
 }
 
