@@ -68,7 +68,7 @@ func TestServeOperate(t *testing.T) {
 		{"GET /v1/queues/jobs/dead?since=now", ``, 400, `since: want a time`},
 		{"POST /v1/queues/jobs/dead/redrive", `{}`, 400, `positions: want one of`},
 		{"POST /v1/queues/jobs/dead/redrive", `{"positions":[]}`, 400, `positions: want 1 to 1000`},
-		{"POST /v1/queues/jobs/dead/redrive", `{"filter":{"kee":"x"}}`, 400, `"field":"kee"`},
+		{"POST /v1/queues/jobs/dead/redrive", `{"filter":{"kee":"x"}}`, 400, `"field":"filter.kee"`},
 		{"GET /v1/queues/jobs/jobs/none", ``, 404, `no such job`},
 
 		{"GET /v1/events/stores", ``, 200, `{"stores":[`},

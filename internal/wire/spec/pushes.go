@@ -22,7 +22,7 @@ func Pushes() []Push {
 		{Type: "position", Session: true, Summary: "How far the server has read a subscription with a filter, at most once a second. The group may commit it.",
 			Fields: append(ofSubscription(), optional("partition", ofMember), required("position", atLeast(0, "all messages up to it were sent, or have not passed the filter")))},
 		{Type: "assigned", Session: true, Summary: "The connection, a member of a group that shares partitions, has come to own partitions. Their messages follow.",
-			Fields: append(ofSubscription(), required("partitions", listOf(atLeast(0, "a partition"), 1, 0, "the new ones")),
+			Fields: append(ofSubscription(), required("partitions", listOf(atLeast(0, "a partition"), 1, 0, "the new ones, beside those that it has")),
 				required("positions", listOf(atLeast(0, "a position"), 1, 0, "for each of them, the committed offset: its messages begin after it")))},
 		{Type: "revoked", Session: true, Summary: "The connection does not own partitions any more: discard their messages, which another member gets. A commit of them is fenced.",
 			Fields: append(ofSubscription(), required("partitions", listOf(atLeast(0, "a partition"), 1, 0, "those that it has lost")))},

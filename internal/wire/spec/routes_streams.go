@@ -57,7 +57,7 @@ func streamRoutes() []Route {
 }
 
 var (
-	rawBody = optional("raw", text("the body is the payload itself, with any Content-Type but a form's and text/plain"))
+	rawBody = optional("raw", text("with any value, or none: the body is the payload itself, with any Content-Type but a form's and text/plain"))
 	rawKey  = optional("key", text("the key of a message with raw"))
 )
 
