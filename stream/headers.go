@@ -3,7 +3,6 @@ package stream
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"strconv"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -20,11 +19,11 @@ const (
 func validHeaders(text []byte) error {
 	switch {
 	case len(text) > MaxHeaders:
-		return fmt.Errorf("%w headers: %d bytes, want at most %d", ErrInvalid, len(text), MaxHeaders)
+		return invalid("headers", "%d bytes, want at most %d", len(text), MaxHeaders)
 	case !json.Valid(text) || !utf8.Valid(text):
-		return fmt.Errorf("%w headers: not JSON in UTF-8", ErrInvalid)
+		return invalid("headers", "not JSON in UTF-8")
 	case bytes.TrimLeft(text, " \t\r\n")[0] != '{':
-		return fmt.Errorf("%w headers: not a JSON object", ErrInvalid)
+		return invalid("headers", "not a JSON object")
 	}
 	depth := 0
 	for i := 0; i < len(text); {
@@ -33,20 +32,20 @@ func validHeaders(text []byte) error {
 		case c == '"':
 			n := stringLen(rest)
 			if !validEscapes(rest[:n]) {
-				return fmt.Errorf("%w headers: a string with U+0000 or half a surrogate pair", ErrInvalid)
+				return invalid("headers", "a string with U+0000 or half a surrogate pair")
 			}
 			i += n
 			continue
 		case c == '-' || '0' <= c && c <= '9':
 			n := numberLen(rest)
 			if !validNumber(rest[:n]) {
-				return fmt.Errorf("%w headers: a number out of range", ErrInvalid)
+				return invalid("headers", "a number out of range")
 			}
 			i += n
 			continue
 		case c == '{' || c == '[':
 			if depth++; depth > maxNesting {
-				return fmt.Errorf("%w headers: nested deeper than %d", ErrInvalid, maxNesting)
+				return invalid("headers", "nested deeper than %d", maxNesting)
 			}
 		case c == '}' || c == ']':
 			depth--

@@ -32,7 +32,6 @@ type feed struct {
 	tail     tail
 	err      error         // ErrNotFound; permanent
 	changed  chan struct{} // closed, and replaced by a new channel, when waiting subscriptions have to look again
-	waking   waking
 	watchers map[chan struct{}]struct{}
 
 	// hints counts how often the stream may have grown. A read that began at one
@@ -95,12 +94,11 @@ func (f *feed) look(after int64, epoch uint64) view {
 	case after < f.tail.from:
 		v.from = f.tail.from
 		return v
-	case after < f.tail.to && f.waking.inTurn(after):
+	case after < f.tail.to:
 		v.page = f.tail.after(after, f.cfg.PageMessages, f.cfg.PageBytes)
 		return v
-	case after < f.tail.to || f.waits(after, sound):
+	case f.waits(after, sound):
 		v.wait = f.changed
-		f.waking.waiting++
 		return v
 	}
 	f.leading = true
@@ -278,6 +276,12 @@ func (f *feed) countFollowed() int64 {
 func (f *feed) hintLocked() {
 	f.hints++
 	f.tell()
+}
+
+// wake wakes all waiting subscriptions. The caller holds mu.
+func (f *feed) wake() {
+	close(f.changed)
+	f.changed = make(chan struct{})
 }
 
 // tell wakes subscriptions and watchers. The caller holds mu.

@@ -50,7 +50,6 @@ func (f *feed) pending(after int64, epoch uint64) <-chan struct{} {
 	if !f.waits(after, f.isSound(after, epoch)) {
 		return nil
 	}
-	f.waking.waiting++
 	return f.changed
 }
 

@@ -22,8 +22,24 @@ const (
 )
 
 // ErrInvalid: a name, message or argument is outside of the documented limits. The
-// text of an error that wraps it says which and why.
+// text of an error that wraps it says which and why; for a message it is an InvalidError.
 var ErrInvalid = errors.New("stream: invalid")
+
+// InvalidError says what is wrong with a message.
+type InvalidError struct {
+	Field   string // "key" or "headers"
+	Problem string
+}
+
+func (e *InvalidError) Error() string {
+	return fmt.Sprintf("%v %s: %s", ErrInvalid, e.Field, e.Problem)
+}
+
+func (e *InvalidError) Unwrap() error { return ErrInvalid }
+
+func invalid(field, format string, args ...any) error {
+	return &InvalidError{Field: field, Problem: fmt.Sprintf(format, args...)}
+}
 
 // Message is one entry of a stream.
 type Message struct {
@@ -68,9 +84,9 @@ func (m *Message) validate() error {
 func validKey(key string) error {
 	switch {
 	case len(key) > MaxKey:
-		return fmt.Errorf("%w key: %d bytes, want at most %d", ErrInvalid, len(key), MaxKey)
+		return invalid("key", "%d bytes, want at most %d", len(key), MaxKey)
 	case !isText(key):
-		return fmt.Errorf("%w key: want UTF-8 without NUL", ErrInvalid)
+		return invalid("key", "want UTF-8 without NUL")
 	}
 	return nil
 }

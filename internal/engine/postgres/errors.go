@@ -95,18 +95,8 @@ func detailed(err error) error {
 	if e, ok := errors.AsType[*eventstore.InvalidError](err); ok {
 		return &engine.FieldError{Field: wireField(e.Field), Problem: e.Problem}
 	}
-	return messageField(err)
-}
-
-// messageField returns the engine error for a key or headers that package stream refuses, or nil. The text of such an error names the
-// field after that of ErrInvalid.
-func messageField(err error) error {
-	if !errors.Is(err, stream.ErrInvalid) {
-		return nil
-	}
-	_, what, _ := strings.Cut(err.Error(), stream.ErrInvalid.Error()+" ")
-	if field, problem, _ := strings.Cut(what, ": "); field == "key" || field == "headers" {
-		return &engine.FieldError{Field: field, Problem: problem}
+	if e, ok := errors.AsType[*stream.InvalidError](err); ok {
+		return &engine.FieldError{Field: e.Field, Problem: e.Problem}
 	}
 	return nil
 }
