@@ -91,14 +91,16 @@ func (w *world) command(step fields) error {
 	return w.answered(id, step)
 }
 
-// fillTokens replaces "good", "bad" and "short" by tokens.
+// fillTokens replaces "good", "weak" (which grants nothing), "bad" (which has ended) and "short" (which soon ends) by tokens.
 func (w *world) fillTokens(command fields) {
 	fill := func(v any) any {
 		switch v {
 		case "good":
 			return token(w.t, time.Hour)
 		case "short":
-			return token(w.t, 20*time.Second)
+			return token(w.t, 18*time.Second)
+		case "weak":
+			return tokenOf(w.t, "guest", time.Hour)
 		case "bad":
 			return token(w.t, -time.Hour)
 		}
