@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from . import errors, state
 from .backoff import pause
-from .link import HandshakeFailed, Link, dial
+from .link import HandshakeFailed, Link
 from .pending import Answer
 from .requests import Requests
 from .token import Tokens
@@ -165,12 +165,13 @@ class Connection:
         headers = dict(self._headers)
         if token is not None:
             headers["Authorization"] = f"Bearer {token}"
-        link = await dial(self.url, headers, self._receive, self._ssl)
-        self._link = link
-        self._greeted = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        link = self._link = Link(self.url, headers, self._receive)
+        greeted = self._greeted = loop.create_future()
         try:
+            await link.dial(self._ssl)
             link.closed.add_done_callback(self._ungreeted)
-            await self._greeted
+            await greeted
         except BaseException:
             if self.connected:
                 self._disconnected(link)

@@ -44,9 +44,19 @@ class Link(asyncio.Protocol):
         self._headers = headers
         self._fragments: list[bytes] = []
         self._transport: asyncio.Transport | None = None
+        self._uri = parse_uri(url)
         self._protocol = ClientProtocol(
-            parse_uri(url), subprotocols=[Subprotocol(SUBPROTOCOL)], max_size=_MAX_FRAME
+            self._uri, subprotocols=[Subprotocol(SUBPROTOCOL)], max_size=_MAX_FRAME
         )
+
+    async def dial(self, ssl: ssl_module.SSLContext | None) -> None:
+        """Connects, and waits for the answer to the handshake."""
+        uri = self._uri
+        if uri.secure and ssl is None:
+            ssl = ssl_module.create_default_context()
+        context = ssl if uri.secure else None
+        await self._loop.create_connection(lambda: self, uri.host, uri.port, ssl=context)
+        await self.opened
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -159,25 +169,3 @@ def _refused(response: Response) -> HandshakeFailed:
     except (ValueError, KeyError, TypeError):
         pass
     return HandshakeFailed(f"handshake: {status} {body}", status, retry_after)
-
-
-async def dial(
-    url: str,
-    headers: Mapping[str, str],
-    receive: Receive,
-    ssl: ssl_module.SSLContext | None,
-) -> Link:
-    """Connects, and waits for the answer to the handshake."""
-    uri = parse_uri(url)
-    link = Link(url, headers, receive)
-    context: ssl_module.SSLContext | None = None
-    if uri.secure:
-        context = ssl or ssl_module.create_default_context()
-    loop = asyncio.get_running_loop()
-    await loop.create_connection(lambda: link, uri.host, uri.port, ssl=context)
-    try:
-        await link.opened
-    except BaseException:
-        link.drop()
-        raise
-    return link
