@@ -251,15 +251,14 @@ class Runner:
         await going.wait()
         if "pages" in command:
             async for page in sub.batches(max=command["pages"]):
+                for m in page:
+                    show_message(name, m)
                 event(name, "page", positions=[m.position for m in page])
                 await asyncio.sleep(pause)
                 await going.wait()
             return
         async for m in sub:
-            more = {} if m.partition is None else {"partition": m.partition}
-            more |= {"key": m.key} if m.key is not None else {}
-            more |= {"headers": dict(m.headers)} if m.headers else {}
-            event(name, "message", position=m.position, value=m.value, **more)
+            show_message(name, m)
             if pause:
                 await asyncio.sleep(pause)
             await going.wait()
@@ -390,6 +389,14 @@ class Runner:
     async def do_leave(self, command: Command) -> Result:
         await self.going[command["on"]].subject.leave()
         return {}
+
+
+def show_message(name: str, m: tidewire.Message[Any]) -> None:
+    """A message of a subscription."""
+    more: dict[str, Any] = {} if m.partition is None else {"partition": m.partition}
+    more |= {"key": m.key} if m.key is not None else {}
+    more |= {"headers": dict(m.headers)} if m.headers else {}
+    event(name, "message", position=m.position, value=m.value, **more)
 
 
 def show_room(name: str, each: tidewire.RoomEvent) -> None:

@@ -67,8 +67,9 @@ class Queue(Generic[T]):
             if unique_for is None:
                 raise ValueError("unique_key needs unique_for")
             body |= {"unique_key": unique_key, "unique_ms": milliseconds(unique_for)}
+        numbered = unique_key is None  # the key makes a repetition safe by itself
         requests = self._connection.requests
-        return ack_of(await requests.perform(body, numbered=True, size=size, timeout=timeout))
+        return ack_of(await requests.perform(body, numbered=numbered, size=size, timeout=timeout))
 
     async def enqueue_all(
         self,

@@ -26,6 +26,9 @@ _OF_ALL = {
 # What leaves open whether something is stored.
 _OPEN = {"outcome_unknown", "sequence_too_old", "internal"}
 
+# What may be stored although no answer came.
+_CHANGING = {"publish", "enqueue", "append", "chat", "ack", "nack"}
+
 
 class Requests:
     """The requests of one client, on whichever connection it has."""
@@ -428,13 +431,10 @@ def _unknown(message: str, request: Request) -> errors.OutcomeUnknown:
 def _late(request: Request | None) -> Exception:
     """What a call gets whose time is over."""
     if request is None:
-        return errors.Timeout("too many requests wait for their answers")
-    changes = request.numbered or request.policy is not Policy.REPEAT
-    if changes and (request.sent or request.doubt):
+        return errors.Timeout("too many requests wait for their answers", retryable=True)
+    if request.body["type"] in _CHANGING and (request.sent or request.doubt):
         return _unknown("no answer came in time", request)
     if request.error is not None and not request.sent:
         return request.error
-    return errors.Timeout(
-        "no answer came in time" if request.sent else "it was not sent in time",
-        request_id=request.id,
-    )
+    text = "no answer came in time" if request.sent else "it was not sent in time"
+    return errors.Timeout(text, retryable=True, request_id=request.id)

@@ -10,7 +10,7 @@ from typing import Any, Generic, Literal, TypeVar, cast
 
 from . import errors, otel
 from .consumer import Consumer
-from .job import Job, failure_fields
+from .job import Dead, Job, Retry, failure_fields
 
 T = TypeVar("T")
 DRAIN = 10.0
@@ -125,7 +125,7 @@ class Worker(Generic[T]):
             self._done(job, "lost")
         except Exception as error:
             job.on_lost = None
-            if not isinstance(error, errors.LeaseLost):
+            if not isinstance(error, (Retry, Dead, errors.LeaseLost)):
                 logger.warning("a job of %s has failed", job.queue, exc_info=error)
             job.settle_nack(failure_fields(error), self._outcome(job, "nacked"))
         else:
