@@ -10,8 +10,9 @@ import uuid
 from typing import Any
 
 import nats
-from bench import in_flight
 from nats.js.api import ConsumerConfig, RetentionPolicy
+
+from bench import in_flight
 
 
 async def fill(js: Any, subject: str, options: argparse.Namespace) -> None:

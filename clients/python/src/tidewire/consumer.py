@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
-from . import errors
+from . import errors, otel
 from .attachment import Attached
 from .codec import Codec
 from .connection import Connection
@@ -38,6 +38,7 @@ class Consumer(Attached[dict[str, Any]], Generic[T]):
         self.queue = queue
         self.credits = credits
         self.requests = connection.requests
+        self.traced = otel.active()
         self.held: dict[str, Job[T]] = {}
         self._codec = codec
         self._lease = lease

@@ -140,14 +140,14 @@ class Client:
             time.sleep(wait)
 
     def _send(self, path: str, data: bytes, name: str, timeout: float) -> dict[str, Any]:
-        request = urllib.request.Request(self._url + path, data, method="POST")  # noqa: S310
+        request = urllib.request.Request(self._url + path, data, method="POST")
         request.add_header("Content-Type", "application/json")
         request.add_header("Idempotency-Key", name)
         token = self._token() if callable(self._token) else self._token
         if token is not None:
             request.add_header("Authorization", f"Bearer {token}")
         try:
-            with urllib.request.urlopen(request, timeout=timeout) as answer:  # noqa: S310
+            with urllib.request.urlopen(request, timeout=timeout) as answer:
                 return dict(json.load(answer))
         except urllib.error.HTTPError as error:
             with error:

@@ -132,7 +132,7 @@ class Job(Generic[T]):
 
     async def __aenter__(self) -> Self:
         self._consumer.held[self.delivery] = self
-        self._span = otel.process(self.queue, self.headers)
+        self._span = otel.process(self._consumer.traced, self.queue, self.headers)
         self._span.__enter__()
         return self
 

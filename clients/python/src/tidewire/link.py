@@ -18,6 +18,7 @@ from websockets.uri import parse_uri
 
 SUBPROTOCOL = "tidewire.v1"
 _MAX_FRAME = 64 << 20
+_decode = json.JSONDecoder().decode
 
 Receive = Callable[[dict[str, Any]], None]
 
@@ -92,13 +93,13 @@ class Link(asyncio.Protocol):
     def _take(self, frame: Frame) -> None:
         opcode = frame.opcode
         if opcode is Opcode.TEXT and frame.fin:
-            self._receive(json.loads(bytes(frame.data)))
+            self._receive(_decode(str(frame.data, "utf-8")))
         elif opcode in (Opcode.TEXT, Opcode.BINARY, Opcode.CONT):
             self._fragments.append(bytes(frame.data))
             if frame.fin:
                 whole = b"".join(self._fragments)
                 self._fragments.clear()
-                self._receive(json.loads(whole))
+                self._receive(_decode(str(whole, "utf-8")))
 
     def send(self, messages: list[bytes]) -> None:
         """Sends messages, in one write."""

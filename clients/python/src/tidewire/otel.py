@@ -14,8 +14,11 @@ else:
     _installed = True
 
 
+_NONE: AbstractContextManager[Any] = nullcontext()
+
+
 def active() -> bool:
-    """Whether spans are recorded."""
+    """Whether spans are recorded. Asked once for each iteration, since it costs some time."""
     return _installed and not isinstance(
         trace.get_tracer_provider(), (trace.ProxyTracerProvider, trace.NoOpTracerProvider)
     )
@@ -30,10 +33,10 @@ def inject(headers: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
     return {**carrier, **(headers or {})}
 
 
-def process(name: str, headers: Mapping[str, Any]) -> AbstractContextManager[Any]:
+def process(traced: bool, name: str, headers: Mapping[str, Any]) -> AbstractContextManager[Any]:
     """A span for the processing of a message, linked to the one that has sent it."""
-    if not active():
-        return nullcontext()
+    if not traced:
+        return _NONE
     sender = trace.get_current_span(propagate.extract(headers)).get_span_context()
     return trace.get_tracer("tidewire").start_as_current_span(
         f"process {name}",

@@ -79,6 +79,7 @@ class Subscription(Attached[dict[str, Any]], Generic[T]):
         self._codec = codec
         self._position: int | None = None
         self._used = 0
+        self._traced = otel.active()
         self._owned: set[int] = set()
         self._span: AbstractContextManager[Any] | None = None
 
@@ -245,8 +246,8 @@ class Subscription(Attached[dict[str, Any]], Generic[T]):
                 raise StopAsyncIteration
             message = self._hand_out(feed.items.popleft())
             if message is not None:
-                if otel.active():
-                    self._span = otel.process(self.stream, message.headers)
+                if self._traced:
+                    self._span = otel.process(True, self.stream, message.headers)
                     self._span.__enter__()
                 return message
 

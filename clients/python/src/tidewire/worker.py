@@ -116,7 +116,7 @@ class Worker(Generic[T]):
         self._consumer.held[job.delivery] = job
         job.on_lost = task.cancel
         try:
-            with otel.process(job.queue, job.headers):
+            with otel.process(self._consumer.traced, job.queue, job.headers):
                 await self._handle(job)
         except asyncio.CancelledError:
             if not job.lost or self._stopping:
