@@ -139,10 +139,10 @@ class Events:
         async for event in reader:
             yield event
 
-    async def project(self, *queries: Query) -> Projection:
+    async def project(self, *queries: Query, timeout: float | None = None) -> Projection:
         """Counts the events that match each query."""
         body = self._body("project", queries=[query.to_wire() for query in queries])
-        answer = await self._connection.requests.perform(body)
+        answer = await self._connection.requests.perform(body, timeout=timeout)
         condition = answer["condition"]
         union = Query()
         for index, query in enumerate(queries):
