@@ -10,7 +10,7 @@ from typing import Any, Generic, Self, TypeVar
 from . import errors, otel
 from .attachment import Attached
 from .codec import Codec
-from .connection import Connection
+from .connection import CLOSING, Connection
 from .job import LEASE, Job
 from .pending import Policy
 from .settle import Settler
@@ -87,12 +87,13 @@ class Consumer(Attached[dict[str, Any]], Generic[T]):
         known = self._registered
         self._feed.end(discard=True)
         if known and self._connection.connected:
-            await self.settler.drained()
             try:
-                body = {"type": "cancel", "queue": self.queue}
-                await self.requests.perform(body, policy=Policy.BOUND)
-            except errors.Error:
-                pass  # the consumer has ended with its connection
+                async with asyncio.timeout(CLOSING):
+                    await self.settler.drained()
+                    body = {"type": "cancel", "queue": self.queue}
+                    await self.requests.perform(body, policy=Policy.BOUND)
+            except (errors.Error, TimeoutError):
+                pass  # its deliveries go back with the connection
         self._lose_all()
         self._forget()
 

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from . import errors
 from .attachment import Attached
-from .connection import Connection
+from .connection import CLOSING, Connection
 from .pending import Answer, Policy
 
 #: how many events wait for the program
@@ -151,7 +151,7 @@ class Membership(Attached[dict[str, Any]]):
         try:
             if known and self._connection.connected:
                 body = {"type": "leave", "room": self.room}
-                await self._connection.requests.perform(body, policy=Policy.BOUND)
+                await self._connection.requests.perform(body, policy=Policy.BOUND, timeout=CLOSING)
         except errors.Error:
             pass  # the connection has ended, and the membership with it
         finally:

@@ -40,9 +40,10 @@ class Settler:
                 self._timer = loop.call_later(WINDOW, self.flush)
 
     def hurry(self) -> None:
-        """Nothing runs any more: what waits goes out now."""
-        if self._acks and isinstance(self._timer, asyncio.TimerHandle):
-            self.flush()
+        """Nothing runs any more: what waits goes out with what this turn of the loop adds."""
+        if isinstance(self._timer, asyncio.TimerHandle):
+            self._timer.cancel()
+            self._timer = asyncio.get_running_loop().call_soon(self.flush)
 
     def flush(self) -> None:
         """Sends what waits."""
