@@ -43,7 +43,7 @@ def test_wheel_and_sdist(tmp_path: Path) -> None:
     assert all(name.startswith(("tidewire/", "tidewire-")) for name in names)
     with tarfile.open(sdist) as archive:
         assert any(name.endswith("src/tidewire/client.py") for name in archive.getnames())
-    venv.create(tmp_path / "env", with_pip=True)
+    venv.create(tmp_path / "env")
     python = tmp_path / "env/bin/python"
-    run(python, "-m", "pip", "install", "--quiet", wheel)
+    run(sys.executable, "-m", "pip", "--quiet", "--python", python, "install", wheel)
     assert run(python, "-W", "error", "-c", PROGRAM).strip() == "timeout"

@@ -31,7 +31,7 @@ def test_readme(real: Real, number: int) -> None:
     code = code.replace("course:1", f"course:{unique}").replace("ws://localhost:8080/ws", real.url)
     code = code.replace("http://localhost:8080", real.http)
     names: dict[str, object] = {"__name__": "readme"}
-    exec(compile(code, f"README block {number}", "exec"), names)
+    exec(compile(code, f"README block {number}", "exec", dont_inherit=True), names)
     main = names.get("main")
     if main is not None:
         asyncio.run(main())  # type: ignore[operator]

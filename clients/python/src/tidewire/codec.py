@@ -240,16 +240,25 @@ class _TypedDictBuilder:
 
     def __init__(self, kind: Any) -> None:
         self._kind = kind
+        self._required: set[str] = set()
         self._fields: dict[str, Build] | None = None
 
     def __call__(self, value: Any) -> Any:
         if self._fields is None:
-            hints = typing.get_type_hints(self._kind)
+            hints = typing.get_type_hints(self._kind, include_extras=True)
+            self._required = {name for name, hint in hints.items() if self._requires(name, hint)}
             self._fields = {name: _builder(hint) for name, hint in hints.items()}
         if not isinstance(value, dict):
             raise TypeError(f"want an object, got {type(value).__name__}")
-        missing = self._kind.__required_keys__ - value.keys()
+        missing = self._required - value.keys()
         if missing:
             raise ValueError(f"without {', '.join(sorted(missing))}")
         fields = self._fields
         return {n: fields[n](item) if n in fields else item for n, item in value.items()}
+
+    def _requires(self, name: str, hint: Any) -> bool:
+        """The type's own `__required_keys__` does not see through annotations that are texts."""
+        origin = typing.get_origin(hint)
+        if origin in (typing.Required, typing.NotRequired):
+            return origin is typing.Required
+        return name in self._kind.__required_keys__
