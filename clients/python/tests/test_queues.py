@@ -240,3 +240,22 @@ async def test_stop_lets_handlers_end(real: Real) -> None:
             done, _ = await asyncio.wait([waiting], timeout=0.2)
             assert not done
             waiting.cancel()
+
+
+async def test_a_handler_that_awaits_something_cancelled(fake: FakeServer) -> None:
+    async with tidewire.connect(fake.url) as tw:
+
+        @tw.queue("q").worker()
+        async def work(job: Jobs) -> None:
+            if job.value == "bad":
+                future = asyncio.get_running_loop().create_future()
+                future.cancel()
+                await future
+
+        peer = await consuming(fake)
+        for number, (value, kind) in enumerate([("bad", "nack"), ("good", "ack")]):
+            await peer.delivery("q", str(number), value)
+            await peer.ok(await peer.take(kind), count=1)
+        stopping = asyncio.ensure_future(work.stop())
+        await peer.ok(await peer.take("cancel"))
+        await stopping

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl as ssl_module
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self, TypeVar, overload
 
@@ -116,14 +117,15 @@ class Client:
         trace: TracebackType | None,
     ) -> None:
         owner, self._owner = self._owner, None
-        try:
-            await self.close()
-        finally:
-            if self._interrupted and owner is not None:
-                owner.uncancel()
-        if self._failure is not None and (
-            error is None or isinstance(error, asyncio.CancelledError)
-        ):
+        if owner is not None and self._interrupted:
+            if not isinstance(error, asyncio.CancelledError):
+                with suppress(asyncio.CancelledError):
+                    await asyncio.sleep(0)  # the interruption comes here
+            owner.uncancel()
+        await self.close()
+        if self._failure is None or (owner is not None and owner.cancelling()):
+            return
+        if error is None or isinstance(error, asyncio.CancelledError):
             raise self._failure
 
     async def close(self) -> None:

@@ -350,9 +350,9 @@ class Connection:
         """Ends everything that waits."""
         if isinstance(self.state, state.Closed):
             return
-        self.requests.close(error or errors.Closed("the client is closed"))
         for attachment in self.attachments():
             attachment.shut(error)
+        self.requests.close(error or errors.Closed("the client is closed"))
         self._change(state.Closed(error))
 
     async def close(self) -> None:

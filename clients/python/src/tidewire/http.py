@@ -8,6 +8,7 @@ from __future__ import annotations
 import http.client
 import json
 import secrets
+import socket
 import threading
 import time
 import urllib.error
@@ -126,7 +127,7 @@ class Client:
                     raise _final(refused) from None
                 sent = sent or refused.code == "outcome_unknown"
                 error, wait = refused, refused.retry_after or pause(attempt)
-            except ConnectionRefusedError as refused_connection:
+            except (ConnectionRefusedError, socket.gaierror) as refused_connection:
                 error, wait = refused_connection, pause(attempt)
             except (OSError, http.client.HTTPException, ValueError) as broken:
                 error, wait, sent = broken, pause(attempt), True

@@ -17,6 +17,8 @@ from websockets.typing import Subprotocol
 from websockets.uri import parse_uri
 
 SUBPROTOCOL = "tidewire.v1"
+#: how long the other side may take to end a connection after the closing handshake
+CLOSING = 5.0
 _MAX_FRAME = 64 << 20
 _decode = json.JSONDecoder().decode
 
@@ -43,6 +45,7 @@ class Link(asyncio.Protocol):
         self._loop = loop
         self._receive = receive
         self._headers = headers
+        self._closing: asyncio.TimerHandle | None = None
         self._fragments: list[bytes] = []
         self._transport: asyncio.Transport | None = None
         self._uri = parse_uri(url)
@@ -117,8 +120,8 @@ class Link(asyncio.Protocol):
         data = [chunk for chunk in chunks if chunk]
         if data:
             transport.write(data[0] if len(data) == 1 else b"".join(data))
-        if self._protocol.close_expected() and not self._protocol.close_rcvd:
-            self._loop.call_later(5, self.drop)
+        if self._closing is None and self._protocol.close_expected():
+            self._closing = self._loop.call_later(CLOSING, self.drop)
 
     def eof_received(self) -> None:
         self._protocol.receive_eof()
@@ -126,6 +129,8 @@ class Link(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._transport = None
+        if self._closing is not None:
+            self._closing.cancel()
         if not self.opened.done():
             self.opened.set_exception(error or ConnectionError("the connection has ended"))
         if not self.closed.done():

@@ -10,7 +10,7 @@ from typing import Any, Generic, Literal, TypeVar, cast
 
 from . import errors, otel
 from .consumer import Consumer
-from .job import Dead, Job, Retry, failure_fields
+from .job import Dead, Job, Retry, failure_fields, nack_fields
 
 T = TypeVar("T")
 DRAIN = 10.0
@@ -42,7 +42,6 @@ class Worker(Generic[T]):
         self._slots: list[asyncio.Task[None]] = []
         self._task: asyncio.Task[None] | None = None
         self._ready = asyncio.Event()
-        self._stopping = False
 
     def __call__(self, job: Job[T]) -> Any:
         return self.handler(job)
@@ -72,7 +71,6 @@ class Worker(Generic[T]):
 
     async def stop(self, *, drain: float = DRAIN) -> None:
         """Takes no more jobs, lets handlers end for `drain` seconds, and cancels the others."""
-        self._stopping = True
         task = self._task
         if task is None or task.done():
             return
@@ -118,19 +116,23 @@ class Worker(Generic[T]):
         try:
             with otel.process(self._consumer.traced, job.queue, job.headers):
                 await self._handle(job)
-        except asyncio.CancelledError:
-            if not job.lost or self._stopping:
-                raise
-            task.uncancel()
+        except asyncio.CancelledError as error:
+            if not job.lost:
+                if task.cancelling():
+                    raise
+                job.settle_nack(nack_fields(repr(error), None), self._outcome(job, "nacked"))
+                return
             self._done(job, "lost")
         except Exception as error:
-            job.on_lost = None
             if not isinstance(error, (Retry, Dead, errors.LeaseLost)):
                 logger.warning("a job of %s has failed", job.queue, exc_info=error)
             job.settle_nack(failure_fields(error), self._outcome(job, "nacked"))
         else:
-            job.on_lost = None
             job.settle_ack(self._outcome(job, "acked"))
+        finally:
+            job.on_lost = None
+            if job.lost and task.cancelling():
+                task.uncancel()  # the cancellation was for this job alone
 
     async def _handle(self, job: Job[T]) -> None:
         if inspect.iscoroutinefunction(self.handler):
