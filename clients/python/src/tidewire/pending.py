@@ -7,10 +7,15 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Any
 
+from . import errors
+
 BATCH_MESSAGES = 1000
 BATCH_BYTES = 256 << 10
 
 Answer = dict[str, Any]
+
+# What may be stored although no answer came.
+_CHANGING = {"publish", "enqueue", "append", "chat", "ack", "nack"}
 
 
 class Policy(Enum):
@@ -129,3 +134,22 @@ class Batch(Request):
         for index, call in enumerate(self.calls):
             if not call.future.done():
                 call.future.set_result({**answer, "position": first + index, "count": 1})
+
+
+def unknown(message: str, request: Request) -> errors.OutcomeUnknown:
+    """The error of a request that may be stored."""
+    return errors.OutcomeUnknown(
+        f"{message}: it may be stored, so check", retryable=False, request_id=request.id
+    )
+
+
+def late(request: Request | None) -> Exception:
+    """What a call gets whose time is over."""
+    if request is None:
+        return errors.Timeout("too many requests wait for their answers", retryable=True)
+    if request.body["type"] in _CHANGING and (request.sent or request.doubt):
+        return unknown("no answer came in time", request)
+    if request.error is not None and not request.sent:
+        return request.error
+    text = "no answer came in time" if request.sent else "it was not sent in time"
+    return errors.Timeout(text, retryable=True, request_id=request.id)

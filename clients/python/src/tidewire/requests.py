@@ -10,8 +10,9 @@ from typing import Any
 
 from . import errors
 from .backoff import pause
+from .bounds import Bounds
 from .link import Link
-from .pending import Answer, Batch, Call, Policy, Request
+from .pending import Answer, Batch, Call, Policy, Request, unknown
 from .wire import encode
 
 # What a refusal of one message of a batch says of all of them.
@@ -25,9 +26,6 @@ _OF_ALL = {
 }
 # What leaves open whether something is stored.
 _OPEN = {"outcome_unknown", "sequence_too_old", "internal"}
-
-# What may be stored although no answer came.
-_CHANGING = {"publish", "enqueue", "append", "chat", "ack", "nack"}
 
 
 class Requests:
@@ -47,10 +45,8 @@ class Requests:
         #: called when a token has ended; true if another one comes
         self.renew: Callable[[], bool] = lambda: False
         self._start = start
-        self._timeout = timeout
         self._batch = batch
-        self._max_pending = max_pending
-        self._max_bytes = max_pending_bytes
+        self._bounds = Bounds(start, timeout, max_pending, max_pending_bytes)
         self._link: Link | None = None
         self._ids = 0
         self._sequence = 0
@@ -61,11 +57,6 @@ class Requests:
         self._gate: asyncio.TimerHandle | None = None
         self._retries = 0
         self._scheduled = False
-        self._calls: set[Call] = set()
-        self._bytes = 0
-        self._admitting: deque[Call] = deque()
-        self._sweeper: asyncio.TimerHandle | None = None
-        self._closed: Exception | None = None
 
     # What the nouns call.
 
@@ -79,7 +70,7 @@ class Requests:
         timeout: float | None = None,
     ) -> Answer:
         """Sends a request, and waits for its answer."""
-        call = await self._admit(size, timeout)
+        call = await self._bounds.admit(size, timeout)
         try:
             self._batches.clear()
             request = self._new(body, policy)
@@ -99,7 +90,7 @@ class Requests:
         timeout: float | None,
     ) -> Answer:
         """Publishes one message, together with others of the same tick."""
-        call = await self._admit(size, timeout)
+        call = await self._bounds.admit(size, timeout)
         try:
             batch = self._batches.get(stream)
             if batch is None or not batch.takes(key, size):
@@ -126,85 +117,14 @@ class Requests:
             self._queue.append(body)
             self._wake()
 
-    # Bounds and deadlines.
-
-    async def _admit(self, size: int, timeout: float | None) -> Call:
-        if self._closed is not None:
-            raise self._closed
-        if self.message_bytes is not None and size > self.message_bytes:
-            raise errors.TooBig(f"{size} bytes are more than the {self.message_bytes} of a message")
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + (self._timeout if timeout is None else timeout)
-        call = Call(loop.create_future(), deadline, size)
-        self._sweep_at(deadline)
-        if not self._admitting and self._room(size):
-            self._take(call)
-            return call
-        self._admitting.append(call)
-        self._start()
-        try:
-            await call.future
-            if self._closed is not None:
-                raise self._closed
-        except BaseException:
-            self._leave(call)
-            raise
-        call.future = loop.create_future()
-        return call
-
-    def _room(self, size: int) -> bool:
-        calls = len(self._calls)
-        return not calls or (calls < self._max_pending and self._bytes + size <= self._max_bytes)
-
-    def _take(self, call: Call) -> None:
-        self._calls.add(call)
-        self._bytes += call.size
-
-    def _let_in(self) -> None:
-        """Admits calls that wait for room, in their order."""
-        while self._admitting:
-            first = self._admitting[0]
-            if not first.future.done():
-                if not self._room(first.size):
-                    return
-                self._take(first)
-                first.future.set_result({})
-            self._admitting.popleft()
-
     def _leave(self, call: Call) -> None:
-        if call in self._calls:
-            self._calls.remove(call)
-            self._bytes -= call.size
+        """Nobody waits for this call any more."""
         request = call.request
         if request is not None:
             request.open -= 1
             if not request.wanted:
                 self._sent.pop(request.id, None)
-        if self._admitting:
-            self._let_in()
-
-    def _sweep_at(self, deadline: float) -> None:
-        sweeper = self._sweeper
-        if sweeper is not None:
-            if sweeper.when() <= deadline:
-                return
-            sweeper.cancel()
-        self._sweeper = asyncio.get_running_loop().call_at(deadline, self._sweep)
-
-    def _sweep(self) -> None:
-        """Ends the calls whose time is over. One timer serves all of them."""
-        self._sweeper = None
-        now = asyncio.get_running_loop().time()
-        following = float("inf")
-        for call in [*self._calls, *self._admitting]:
-            if call.future.done():
-                continue
-            if call.deadline <= now:
-                call.future.set_exception(_late(call.request))
-            else:
-                following = min(following, call.deadline)
-        if following != float("inf"):
-            self._sweep_at(following)
+        self._bounds.leave(call)
 
     # Sending.
 
@@ -313,7 +233,7 @@ class Requests:
         ):
             self._split(request)
         elif error.code == "sequence_too_old":
-            request.fail(_unknown(error.message, request))
+            request.fail(unknown(error.message, request))
         else:
             request.fail(error)
 
@@ -360,7 +280,7 @@ class Requests:
 
     def connected(self, link: Link, message_bytes: int | None, attach: Callable[[], None]) -> None:
         """Sends all that waits, after what `attach` asks."""
-        self.message_bytes = message_bytes
+        self.message_bytes = self._bounds.message_bytes = message_bytes
         held, self._queue = self._queue, deque()
         self._link = link
         attach()
@@ -383,7 +303,7 @@ class Requests:
             if request.policy is Policy.BOUND:
                 request.fail(errors.LeaseLost("the connection has ended, and with it the lease"))
             elif request.policy is Policy.ONCE and request.sent:
-                request.fail(_unknown("the connection has ended before the answer", request))
+                request.fail(unknown("the connection has ended before the answer", request))
             else:
                 request.doubt = request.doubt or request.sent
                 request.sent = False
@@ -391,50 +311,26 @@ class Requests:
 
     async def answered_all(self, seconds: float) -> None:
         """Waits until no call waits for an answer, or so many seconds."""
-        waiting = [call.future for call in self._calls if not call.future.done()]
-        if waiting:
-            await asyncio.wait(waiting, timeout=seconds)
+        await self._bounds.answered_all(seconds)
 
     def shut(self, error: Exception) -> None:
         """Takes no more calls."""
-        self._closed = error
+        self._bounds.closed = error
 
     def close(self, error: Exception) -> None:
         """Ends everything that waits."""
-        self._closed = error
         self._link = None
-        for timer in (self._sweeper, self._gate):
-            if timer is not None:
-                timer.cancel()
-        self._sweeper = self._gate = None
+        if self._gate is not None:
+            self._gate.cancel()
+            self._gate = None
         for request in [*self._sent.values(), *self._delayed, *self._queue]:
             if isinstance(request, Request):
                 request.fail(error)
         self._sent.clear()
         self._delayed.clear()
         self._queue.clear()
-        for waiting in self._admitting:
-            if not waiting.future.done():
-                waiting.future.set_exception(error)
+        self._bounds.close(error)
 
 
 def _order(request: Request) -> int:
     return request.id
-
-
-def _unknown(message: str, request: Request) -> errors.OutcomeUnknown:
-    return errors.OutcomeUnknown(
-        f"{message}: it may be stored, so check", retryable=False, request_id=request.id
-    )
-
-
-def _late(request: Request | None) -> Exception:
-    """What a call gets whose time is over."""
-    if request is None:
-        return errors.Timeout("too many requests wait for their answers", retryable=True)
-    if request.body["type"] in _CHANGING and (request.sent or request.doubt):
-        return _unknown("no answer came in time", request)
-    if request.error is not None and not request.sent:
-        return request.error
-    text = "no answer came in time" if request.sent else "it was not sent in time"
-    return errors.Timeout(text, retryable=True, request_id=request.id)
