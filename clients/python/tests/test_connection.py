@@ -192,7 +192,8 @@ async def test_a_connection_that_is_refused(fake: FakeServer) -> None:
     await fake.stop()
     seen: list[tidewire.State] = []
     async with tidewire.connect(url, on_state=seen.append) as tw:
-        with pytest.raises(tidewire.Timeout):
+        with pytest.raises(tidewire.Timeout, match="no connection") as late:
             await tw.stream("s").publish(1, timeout=0.2)
+        assert isinstance(late.value.__cause__, OSError)
     assert any(isinstance(getattr(s, "error", None), OSError) for s in seen)
     await fake.start()

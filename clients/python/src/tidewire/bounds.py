@@ -21,6 +21,8 @@ class Bounds:
         max_bytes: int,
     ) -> None:
         self.message_bytes: int | None = None
+        #: why there is no connection
+        self.failure: Exception | None = None
         #: what further calls get
         self.closed: Exception | None = None
         self._start = start
@@ -35,7 +37,7 @@ class Bounds:
     async def admit(self, size: int, timeout: float | None) -> Call:
         """A call, as soon as there is room for it."""
         if self.closed is not None:
-            raise self.closed
+            raise self.closed.with_traceback(None)
         if self.message_bytes is not None and size > self.message_bytes:
             raise errors.TooBig(f"{size} bytes are more than the {self.message_bytes} of a message")
         loop = asyncio.get_running_loop()
@@ -50,7 +52,7 @@ class Bounds:
         try:
             await call.future
             if self.closed is not None:
-                raise self.closed
+                raise self.closed.with_traceback(None)
         except BaseException:
             self.leave(call)
             raise
@@ -101,7 +103,7 @@ class Bounds:
             if call.future.done():
                 continue
             if call.deadline <= now:
-                call.future.set_exception(late(call.request))
+                call.future.set_exception(late(call.request, self.failure))
             else:
                 following = min(following, call.deadline)
         if following != float("inf"):

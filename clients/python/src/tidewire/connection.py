@@ -157,6 +157,7 @@ class Connection:
                 wait = pause(self._attempts) + self._extra
                 self._attempts += 1
             self._extra = 0.0
+            self.requests.unreachable(failure)
             self._change(state.Waiting(wait, failure))
             await asyncio.sleep(wait)
 

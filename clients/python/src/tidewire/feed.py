@@ -48,7 +48,7 @@ class Feed(Generic[T]):
         while not self.items:
             if self.ended:
                 if self._error is not None:
-                    raise self._error
+                    raise self._error.with_traceback(None)
                 return False
             waiter = asyncio.get_running_loop().create_future()
             self._waiters.append(waiter)

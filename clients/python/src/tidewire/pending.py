@@ -143,8 +143,8 @@ def unknown(message: str, request: Request) -> errors.OutcomeUnknown:
     )
 
 
-def late(request: Request | None) -> Exception:
-    """What a call gets whose time is over."""
+def late(request: Request | None, failure: Exception | None) -> Exception:
+    """What a call gets whose time is over, with the reason why there is no connection."""
     if request is None:
         return errors.Timeout("too many requests wait for their answers", retryable=True)
     if request.body["type"] in _CHANGING and (request.sent or request.doubt):
@@ -152,4 +152,8 @@ def late(request: Request | None) -> Exception:
     if request.error is not None and not request.sent:
         return request.error
     text = "no answer came in time" if request.sent else "it was not sent in time"
-    return errors.Timeout(text, retryable=True, request_id=request.id)
+    if failure is not None:
+        text += f", since there is no connection: {failure}"
+    error = errors.Timeout(text, retryable=True, request_id=request.id)
+    error.__cause__ = failure
+    return error

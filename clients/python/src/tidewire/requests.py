@@ -281,6 +281,7 @@ class Requests:
     def connected(self, link: Link, message_bytes: int | None, attach: Callable[[], None]) -> None:
         """Sends all that waits, after what `attach` asks."""
         self.message_bytes = self._bounds.message_bytes = message_bytes
+        self._bounds.failure = None
         held, self._queue = self._queue, deque()
         self._link = link
         attach()
@@ -312,6 +313,10 @@ class Requests:
     async def answered_all(self, seconds: float) -> None:
         """Waits until no call waits for an answer, or so many seconds."""
         await self._bounds.answered_all(seconds)
+
+    def unreachable(self, failure: Exception) -> None:
+        """An attempt to connect has failed."""
+        self._bounds.failure = failure
 
     def shut(self, error: Exception) -> None:
         """Takes no more calls."""
