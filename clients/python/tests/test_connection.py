@@ -127,7 +127,7 @@ async def test_a_pong_keeps_the_connection(
     fake: FakeServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tidewire.connection.QUIET", 0.02)
-    monkeypatch.setattr("tidewire.connection.PONG", 1.0)
+    monkeypatch.setattr("tidewire.connection.PONG", 2.0)
     async with tidewire.connect(fake.url) as tw:
         call = asyncio.ensure_future(tw.stream("s").publish(1))
         peer = await fake.peer()
@@ -193,7 +193,7 @@ async def test_a_connection_that_is_refused(fake: FakeServer) -> None:
     seen: list[tidewire.State] = []
     async with tidewire.connect(url, on_state=seen.append) as tw:
         with pytest.raises(tidewire.Timeout, match="no connection") as late:
-            await tw.stream("s").publish(1, timeout=0.2)
+            await tw.stream("s").publish(1, timeout=1)
         assert isinstance(late.value.__cause__, OSError)
     assert any(isinstance(getattr(s, "error", None), OSError) for s in seen)
     await fake.start()

@@ -109,18 +109,24 @@ async def test_a_refusal_that_passes_is_waited_for(fake: FakeServer, code: str) 
         assert (await later).position == 2
 
 
-async def test_time_outs(fake: FakeServer) -> None:
+async def test_time_outs_before_sending(fake: FakeServer) -> None:
     fake.greets = False
     tw = tidewire.connect(fake.url)
     with pytest.raises(tidewire.Timeout):
         await tw.stream("s").publish(1, timeout=0.05)
     await tw.close()
-    fake.greets = True
+
+
+async def test_time_outs_after_sending(fake: FakeServer) -> None:
     async with tidewire.connect(fake.url) as tw:
+        first = asyncio.ensure_future(tw.stream("s").publish(1))
+        peer = await fake.peer()
+        await peer.ok(await peer.take("publish"), position=1)
+        await first
         with pytest.raises(tidewire.OutcomeUnknown):
-            await tw.stream("s").publish(1, timeout=0.2)
+            await tw.stream("s").publish(1, timeout=0.01)
         with pytest.raises(TimeoutError):
-            await tw.events().project(tidewire.tagged("t"), timeout=0.2)
+            await tw.events().project(tidewire.tagged("t"), timeout=0.01)
 
 
 async def test_an_answer_that_is_too_old(fake: FakeServer) -> None:
