@@ -1,0 +1,126 @@
+"""How many calls wait, and for how long."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+
+from . import errors
+from .pending import Call, late
+
+
+class Bounds:
+    """Admits calls in their order, and ends those whose time is over."""
+
+    def __init__(
+        self,
+        start: Callable[[], None],
+        timeout: float,
+        max_pending: int,
+        max_bytes: int,
+    ) -> None:
+        self.message_bytes: int | None = None
+        #: why there is no connection
+        self.failure: Exception | None = None
+        #: what further calls get
+        self.closed: Exception | None = None
+        self._start = start
+        self._timeout = timeout
+        self._max_pending = max_pending
+        self._max_bytes = max_bytes
+        self._calls: set[Call] = set()
+        self._bytes = 0
+        self._admitting: deque[Call] = deque()
+        self._sweeper: asyncio.TimerHandle | None = None
+
+    async def admit(self, size: int, timeout: float | None) -> Call:
+        """A call, as soon as there is room for it."""
+        if self.closed is not None:
+            raise self.closed.with_traceback(None)
+        if self.message_bytes is not None and size > self.message_bytes:
+            raise errors.TooBig(f"{size} bytes are more than the {self.message_bytes} of a message")
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + (self._timeout if timeout is None else timeout)
+        call = Call(loop.create_future(), deadline, size)
+        self._sweep_at(deadline)
+        if not self._admitting and self._room(size):
+            self._take(call)
+            return call
+        self._admitting.append(call)
+        self._start()
+        try:
+            await call.future
+            if self.closed is not None:
+                raise self.closed.with_traceback(None)
+        except BaseException:
+            self.leave(call)
+            raise
+        call.future = loop.create_future()
+        return call
+
+    def _room(self, size: int) -> bool:
+        calls = len(self._calls)
+        return not calls or (calls < self._max_pending and self._bytes + size <= self._max_bytes)
+
+    def _take(self, call: Call) -> None:
+        self._calls.add(call)
+        self._bytes += call.size
+
+    def _let_in(self) -> None:
+        """Admits calls that wait for room, in their order."""
+        while self._admitting:
+            first = self._admitting[0]
+            if not first.future.done():
+                if not self._room(first.size):
+                    return
+                self._take(first)
+                first.future.set_result({})
+            self._admitting.popleft()
+
+    def leave(self, call: Call) -> None:
+        """A call has its answer, or does not wait any more."""
+        if call in self._calls:
+            self._calls.remove(call)
+            self._bytes -= call.size
+        if self._admitting:
+            self._let_in()
+
+    def _sweep_at(self, deadline: float) -> None:
+        sweeper = self._sweeper
+        if sweeper is not None:
+            if sweeper.when() <= deadline:
+                return
+            sweeper.cancel()
+        self._sweeper = asyncio.get_running_loop().call_at(deadline, self._sweep)
+
+    def _sweep(self) -> None:
+        """Ends the calls whose time is over. One timer serves all of them."""
+        self._sweeper = None
+        now = asyncio.get_running_loop().time()
+        following = float("inf")
+        for call in [*self._calls, *self._admitting]:
+            if call.future.done():
+                continue
+            if call.deadline <= now:
+                call.future.set_exception(late(call.request, self.failure))
+            else:
+                following = min(following, call.deadline)
+        if following != float("inf"):
+            self._sweep_at(following)
+
+    async def answered_all(self, seconds: float) -> None:
+        """Waits until no call waits for an answer, or so many seconds."""
+        waiting = [call.future for call in self._calls if not call.future.done()]
+        if waiting:
+            await asyncio.wait(waiting, timeout=seconds)
+
+    def close(self, error: Exception) -> None:
+        """Ends the calls that wait for room."""
+        self.closed = error
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+            self._sweeper = None
+        for waiting in self._admitting:
+            if not waiting.future.done():
+                waiting.future.set_exception(error)

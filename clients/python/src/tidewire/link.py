@@ -1,0 +1,177 @@
+"""One WebSocket: the sans-I/O protocol of `websockets`, on a transport of asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl as ssl_module
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from websockets.client import ClientProtocol
+from websockets.exceptions import InvalidStatus
+from websockets.frames import Frame, Opcode
+from websockets.http11 import Response
+from websockets.protocol import State
+from websockets.typing import Subprotocol
+from websockets.uri import parse_uri
+
+SUBPROTOCOL = "tidewire.v1"
+#: how long the other side may take to end a connection after the closing handshake
+CLOSING = 5.0
+_MAX_FRAME = 64 << 20
+_decode = json.JSONDecoder().decode
+
+Receive = Callable[[dict[str, Any]], None]
+
+
+class HandshakeFailed(Exception):
+    """The server has answered the handshake with something else than 101."""
+
+    def __init__(self, message: str, status: int, retry_after: float | None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.retry_after = retry_after
+
+
+class Link(asyncio.Protocol):
+    """Calls `receive` for each message of the server, in their order."""
+
+    def __init__(self, url: str, headers: Mapping[str, str], receive: Receive) -> None:
+        loop = asyncio.get_running_loop()
+        self.opened: asyncio.Future[None] = loop.create_future()
+        self.closed: asyncio.Future[None] = loop.create_future()
+        self.last_received = loop.time()
+        self._loop = loop
+        self._receive = receive
+        self._headers = headers
+        self._closing: asyncio.TimerHandle | None = None
+        self._fragments: list[bytes] = []
+        self._transport: asyncio.Transport | None = None
+        self._uri = parse_uri(url)
+        self._protocol = ClientProtocol(
+            self._uri, subprotocols=[Subprotocol(SUBPROTOCOL)], max_size=_MAX_FRAME
+        )
+
+    async def dial(self, ssl: ssl_module.SSLContext | None) -> None:
+        """Connects, and waits for the answer to the handshake."""
+        uri = self._uri
+        if uri.secure and ssl is None:
+            ssl = ssl_module.create_default_context()
+        context = ssl if uri.secure else None
+        await self._loop.create_connection(lambda: self, uri.host, uri.port, ssl=context)
+        await self.opened
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        request = self._protocol.connect()
+        for name, value in self._headers.items():
+            request.headers[name] = value
+        self._protocol.send_request(request)
+        self._flush()
+
+    def data_received(self, data: bytes) -> None:
+        self.last_received = self._loop.time()
+        protocol = self._protocol
+        protocol.receive_data(data)
+        for event in protocol.events_received():
+            if type(event) is Frame:
+                self._take(event)
+            elif isinstance(event, Response):
+                self._shake(event)
+        self._flush()
+
+    def _shake(self, response: Response) -> None:
+        if self.opened.done():
+            return
+        error = self._protocol.handshake_exc
+        if error is None:
+            self.opened.set_result(None)
+        elif isinstance(error, InvalidStatus):
+            self.opened.set_exception(_refused(response))
+        else:
+            self.opened.set_exception(error)
+
+    def _take(self, frame: Frame) -> None:
+        opcode = frame.opcode
+        if opcode is Opcode.TEXT and frame.fin:
+            self._receive(_decode(str(frame.data, "utf-8")))
+        elif opcode in (Opcode.TEXT, Opcode.BINARY, Opcode.CONT):
+            self._fragments.append(bytes(frame.data))
+            if frame.fin:
+                whole = b"".join(self._fragments)
+                self._fragments.clear()
+                self._receive(_decode(str(whole, "utf-8")))
+
+    def send(self, messages: list[bytes]) -> None:
+        """Sends messages, in one write."""
+        if self._protocol.state is not State.OPEN:
+            return
+        for message in messages:
+            self._protocol.send_text(message)
+        self._flush()
+
+    def _flush(self) -> None:
+        chunks = self._protocol.data_to_send()
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        data = [chunk for chunk in chunks if chunk]
+        if data:
+            transport.write(data[0] if len(data) == 1 else b"".join(data))
+        if self._closing is None and self._protocol.close_expected():
+            self._closing = self._loop.call_later(CLOSING, self.drop)
+
+    def eof_received(self) -> None:
+        self._protocol.receive_eof()
+        self._flush()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._transport = None
+        if self._closing is not None:
+            self._closing.cancel()
+        if not self.opened.done():
+            self.opened.set_exception(error or ConnectionError("the connection has ended"))
+        if not self.closed.done():
+            self.closed.set_result(None)
+
+    @property
+    def close_code(self) -> int:
+        """The code with which the server has closed; 1006 if it has not."""
+        received = self._protocol.close_rcvd
+        return 1006 if received is None else int(received.code)
+
+    @property
+    def close_reason(self) -> str:
+        """The reason that the server has given."""
+        received = self._protocol.close_rcvd
+        return "" if received is None else received.reason
+
+    def close(self) -> None:
+        """Begins the closing handshake."""
+        if self._protocol.state is State.OPEN:
+            self._protocol.send_close(1000)
+            self._flush()
+        else:
+            self.drop()
+
+    def drop(self) -> None:
+        """Ends the connection at once."""
+        if self._transport is not None:
+            self._transport.abort()
+
+
+def _refused(response: Response) -> HandshakeFailed:
+    status = response.status_code
+    body = bytes(response.body or b"").decode(errors="replace").strip()
+    retry_after: float | None = None
+    header = response.headers.get("Retry-After", "")
+    if header.isdigit():
+        retry_after = float(header)
+    try:
+        problem = json.loads(body)["error"]
+        body, retry_after = problem["message"], problem.get("retry_after_ms", 0) / 1000
+    except (ValueError, KeyError, TypeError):
+        pass
+    return HandshakeFailed(f"handshake: {status} {body}", status, retry_after)

@@ -1,0 +1,341 @@
+"""Requests: sent in order, repeated until they are answered, and bounded."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from . import errors
+from .backoff import pause
+from .bounds import Bounds
+from .link import Link
+from .pending import Answer, Batch, Call, Policy, Request, unknown
+from .wire import encode
+
+# What a refusal of one message of a batch says of all of them.
+_OF_ALL = {
+    "forbidden",
+    "not_found",
+    "queue_stream",
+    "not_served",
+    "invalid_name",
+    "unauthenticated",
+}
+# What leaves open whether something is stored.
+_OPEN = {"outcome_unknown", "sequence_too_old", "internal"}
+
+
+class Requests:
+    """The requests of one client, on whichever connection it has."""
+
+    def __init__(
+        self,
+        start: Callable[[], None],
+        *,
+        timeout: float,
+        batch: bool,
+        max_pending: int,
+        max_pending_bytes: int,
+    ) -> None:
+        self.client = secrets.token_hex(16)
+        self.message_bytes: int | None = None
+        #: called when a token has ended; true if another one comes
+        self.renew: Callable[[], bool] = lambda: False
+        self._start = start
+        self._batch = batch
+        self._bounds = Bounds(start, timeout, max_pending, max_pending_bytes)
+        self._link: Link | None = None
+        self._ids = 0
+        self._sequence = 0
+        self._queue: deque[Request | dict[str, Any]] = deque()
+        self._batches: dict[str, Batch] = {}
+        self._sent: dict[int, Request] = {}
+        self._delayed: list[Request] = []
+        self._gate: asyncio.TimerHandle | None = None
+        self._retries = 0
+        self._scheduled = False
+
+    # What the nouns call.
+
+    async def perform(
+        self,
+        body: dict[str, Any],
+        *,
+        policy: Policy = Policy.REPEAT,
+        numbered: bool = False,
+        size: int = 64,
+        timeout: float | None = None,
+    ) -> Answer:
+        """Sends a request, and waits for its answer."""
+        call = await self._bounds.admit(size, timeout)
+        try:
+            self._batches.clear()
+            request = self._new(body, policy)
+            request.numbered = numbered
+            request.add(call)
+            self._enqueue(request)
+            return await call.future
+        finally:
+            self._leave(call)
+
+    async def publish(
+        self,
+        stream: str,
+        key: str | None,
+        message: dict[str, Any],
+        size: int,
+        timeout: float | None,
+    ) -> Answer:
+        """Publishes one message, together with others of the same tick."""
+        call = await self._bounds.admit(size, timeout)
+        try:
+            batch = self._batches.get(stream)
+            if batch is None or not batch.takes(key, size):
+                self._ids += 1
+                batch = Batch(self._ids, stream, key)
+                self._enqueue(batch)
+                if self._batch:
+                    self._batches[stream] = batch
+            batch.messages.append(message)
+            batch.add(call)
+            return await call.future
+        finally:
+            self._leave(call)
+
+    def ask(self, body: dict[str, Any], on_answer: Callable[[Answer | Exception], None]) -> None:
+        """A request of the library itself: for this connection alone, and not bounded."""
+        request = self._new(body, Policy.BOUND)
+        request.on_answer = on_answer
+        self._enqueue(request)
+
+    def tell(self, body: dict[str, Any]) -> None:
+        """A message without an answer, for this connection alone."""
+        if self._link is not None:
+            self._queue.append(body)
+            self._wake()
+
+    def _leave(self, call: Call) -> None:
+        """Nobody waits for this call any more."""
+        request = call.request
+        if request is not None:
+            request.open -= 1
+            if not request.wanted:
+                self._sent.pop(request.id, None)
+        self._bounds.leave(call)
+
+    # Sending.
+
+    def _new(self, body: dict[str, Any], policy: Policy) -> Request:
+        self._ids += 1
+        return Request(self._ids, body, policy)
+
+    def _enqueue(self, request: Request) -> None:
+        self._queue.append(request)
+        if not self._scheduled:
+            self._wake()
+
+    def _wake(self) -> None:
+        self._start()
+        if not self._scheduled:
+            self._scheduled = True
+            asyncio.get_running_loop().call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._scheduled = False
+        self._batches.clear()
+        if self._link is None:
+            return
+        frames = []
+        queue = self._queue
+        while queue:
+            request = queue.popleft()
+            if isinstance(request, dict):
+                frames.append(encode(request))
+                continue
+            frame = self._frame(request)
+            if frame is not None:
+                frames.append(frame)
+        if frames:
+            self._link.send(frames)
+
+    def _frame(self, request: Request) -> bytes | None:
+        if not request.wanted:
+            return None
+        if request.numbered and any(delayed.numbered for delayed in self._delayed):
+            self._delayed.append(request)  # it stays after those that are sent again
+            return None
+        if "id" not in request.body:
+            self._seal(request)
+        try:
+            frame = encode(request.body)
+        except ValueError as error:
+            self._refused_here(request, error)
+            return None
+        limit = self.message_bytes
+        if limit is not None and len(frame) > limit:
+            self._refused_here(
+                request, errors.TooBig(f"{len(frame)} bytes are more than the {limit} of a message")
+            )
+            return None
+        request.sent = True
+        self._sent[request.id] = request
+        return frame
+
+    def _seal(self, request: Request) -> None:
+        if isinstance(request, Batch):
+            request.seal()
+        request.body["id"] = request.id
+        if request.numbered:
+            request.body["client"] = self.client
+            request.body["sequence"] = self._sequence
+            self._sequence += 1
+
+    def _refused_here(self, request: Request, error: Exception) -> None:
+        if isinstance(request, Batch) and len(request.calls) > 1:
+            self._split(request)
+        else:
+            request.fail(error)
+
+    # Answers.
+
+    def answered(self, answer: Answer) -> None:
+        """An `ok` of the server."""
+        request = self._sent.pop(answer["id"], None)
+        if request is None:
+            return
+        self._retries = 0
+        if isinstance(request, Batch):
+            request.answer(answer)
+        elif request.on_answer is not None:
+            request.on_answer(answer)
+        else:
+            future = request.calls[0].future
+            if not future.done():
+                future.set_result(answer)
+
+    def refused(self, answer: Answer) -> None:
+        """An `error` of the server with the id of a request."""
+        request = self._sent.pop(answer["id"], None)
+        if request is None:
+            return
+        request.sent = False
+        error = errors.from_wire(answer)
+        if request.policy is Policy.REPEAT and self._again(request, error):
+            self._delay(request, error)
+        elif (
+            isinstance(request, Batch)
+            and len(request.calls) > 1
+            and error.code not in _OPEN
+            and error.code not in _OF_ALL
+        ):
+            self._split(request)
+        elif error.code == "sequence_too_old":
+            request.fail(unknown(error.message, request))
+        else:
+            request.fail(error)
+
+    def _again(self, request: Request, error: errors.Error) -> bool:
+        if error.code == "token_expired":
+            return self.renew()
+        return error.retryable or (error.code == "outcome_unknown" and request.numbered)
+
+    def _split(self, batch: Batch) -> None:
+        """Sends each message of a batch alone, so that a bad one harms no other."""
+        for call, message in zip(batch.calls, batch.messages, strict=True):
+            if call.future.done():
+                continue
+            self._ids += 1
+            single = Batch(self._ids, batch.body["stream"], batch.key)
+            single.messages.append(message)
+            single.add(call)
+            self._enqueue(single)
+
+    def _delay(self, request: Request, error: errors.Error) -> None:
+        """All delayed requests go out together, in the order of their calls."""
+        request.error = error
+        request.doubt = request.doubt or error.code == "outcome_unknown"
+        wait = pause(self._retries) if error.retry_after is None else error.retry_after
+        if not self._delayed:
+            self._retries += 1
+        self._delayed.append(request)
+        loop = asyncio.get_running_loop()
+        at = loop.time() + wait
+        if self._gate is not None:
+            if self._gate.when() >= at:
+                return
+            self._gate.cancel()
+        self._gate = loop.call_at(at, self._open_gate)
+
+    def _open_gate(self) -> None:
+        self._gate = None
+        delayed, self._delayed = self._delayed, []
+        delayed.sort(key=_order)
+        self._queue.extendleft(reversed(delayed))
+        self._wake()
+
+    # The connection.
+
+    def connected(self, link: Link, message_bytes: int | None, attach: Callable[[], None]) -> None:
+        """Sends all that waits, after what `attach` asks."""
+        self.message_bytes = self._bounds.message_bytes = message_bytes
+        self._bounds.failure = None
+        held, self._queue = self._queue, deque()
+        self._link = link
+        attach()
+        self._queue.extend(held)
+        self._wake()
+
+    def disconnected(self) -> None:
+        """Keeps what can be sent again, and ends the rest."""
+        self._link = None
+        self._batches.clear()
+        if self._gate is not None:
+            self._gate.cancel()
+            self._gate = None
+        waiting = [r for r in self._queue if isinstance(r, Request)]
+        everything = [*self._sent.values(), *self._delayed, *waiting]
+        self._sent.clear()
+        self._delayed.clear()
+        self._queue.clear()
+        for request in sorted(everything, key=_order):
+            if request.policy is Policy.BOUND:
+                request.fail(errors.LeaseLost("the connection has ended, and with it the lease"))
+            elif request.policy is Policy.ONCE and request.sent:
+                request.fail(unknown("the connection has ended before the answer", request))
+            else:
+                request.doubt = request.doubt or request.sent
+                request.sent = False
+                self._queue.append(request)
+
+    async def answered_all(self, seconds: float) -> None:
+        """Waits until no call waits for an answer, or so many seconds."""
+        await self._bounds.answered_all(seconds)
+
+    def unreachable(self, failure: Exception) -> None:
+        """An attempt to connect has failed."""
+        self._bounds.failure = failure
+
+    def shut(self, error: Exception) -> None:
+        """Takes no more calls."""
+        self._bounds.closed = error
+
+    def close(self, error: Exception) -> None:
+        """Ends everything that waits."""
+        self._link = None
+        if self._gate is not None:
+            self._gate.cancel()
+            self._gate = None
+        for request in [*self._sent.values(), *self._delayed, *self._queue]:
+            if isinstance(request, Request):
+                request.fail(error)
+        self._sent.clear()
+        self._delayed.clear()
+        self._queue.clear()
+        self._bounds.close(error)
+
+
+def _order(request: Request) -> int:
+    return request.id

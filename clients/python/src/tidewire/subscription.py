@@ -1,0 +1,332 @@
+"""A subscription of a stream: it lives until the program ends it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import datetime
+from types import TracebackType
+from typing import Any, Generic, Literal, Self, TypeVar
+
+from . import errors, otel
+from .attachment import Attached
+from .codec import Codec
+from .connection import Connection
+from .message import Message, Page, Skipped
+from .pending import Answer
+from .wire import payload_in
+
+T = TypeVar("T")
+CREDITS = 256
+
+PartitionListener = Callable[[list[int]], None]
+
+
+@dataclass(slots=True, kw_only=True)
+class SubscribeOptions:
+    """What `Stream.subscribe` was given."""
+
+    after: int | None = None
+    at: datetime | None = None
+    start: Literal["start", "end"] | None = None
+    group: str | None = None
+    share: bool = False
+    keys: Iterable[str] | None = None
+    headers: Mapping[str, str] | None = None
+    credits: int = CREDITS
+    gaps: Literal["raise", "skip"] = "raise"
+    on_gap: Callable[[Skipped], None] | None = None
+    on_assigned: PartitionListener | None = None
+    on_revoked: PartitionListener | None = None
+    on_invalid: Callable[[errors.InvalidMessage], None] | None = None
+
+    def begin(self) -> dict[str, Any]:
+        """Where it starts, as the wire has it."""
+        if self.after is not None:
+            return {"after": self.after}
+        if self.at is not None:
+            return {"at": self.at.astimezone().isoformat()}
+        if self.start is not None:
+            return {"from": self.start}
+        return {} if self.group is None else {"group": self.group}
+
+    def filters(self) -> dict[str, Any]:
+        """Which messages it wants, as the wire has it."""
+        wanted: dict[str, Any] = {}
+        if self.keys is not None:
+            wanted["keys"] = list(self.keys)
+        if self.headers is not None:
+            wanted["headers"] = dict(self.headers)
+        return wanted
+
+
+class Subscription(Attached[dict[str, Any]], Generic[T]):
+    """Messages of a stream, from a position on: those that are stored, then those to come.
+
+    Use it with `async with`, and iterate over it once.
+    """
+
+    def __init__(
+        self, connection: Connection, stream: str, codec: Codec[T], options: SubscribeOptions
+    ) -> None:
+        if options.share and options.group is None:
+            raise ValueError("share needs a group")
+        super().__init__(connection, connection.subscriptions)
+        self.stream = stream
+        self.options = options
+        self._codec = codec
+        self._position: int | None = None
+        self._used = 0
+        self._traced = otel.active()
+        self._owned: set[int] = set()
+        self._span: AbstractContextManager[Any] | None = None
+
+    # The life of a subscription.
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close(error)
+
+    async def open(self, *, timeout: float | None = None) -> None:
+        """Subscribes. `async with` does this."""
+        self._register(self._connection.name(), "already_subscribed")
+        try:
+            answer = await self._first(timeout)
+        except BaseException:
+            self._forget()
+            raise
+        self._started = True
+        if self._position is None:
+            self._position = answer.get("position")
+
+    async def _first(self, timeout: float | None) -> Answer:
+        while True:
+            try:
+                return await self._connection.requests.perform(self._request(), timeout=timeout)
+            except errors.TooOld as error:
+                if self.options.gaps != "skip":
+                    raise
+                self._skip(error.oldest)
+                self._position = error.oldest - 1
+
+    def _request(self) -> dict[str, Any]:
+        options = self.options
+        position = self._position
+        begin = options.begin() if position is None else {"after": position}
+        body: dict[str, Any] = {
+            "type": "subscribe",
+            "stream": self.stream,
+            "subscription": self._name,
+        }
+        body |= {"credits": options.credits, **begin, **options.filters()}
+        if options.share:
+            body |= {"group": options.group, "share": True}
+        return body
+
+    async def close(self, error: BaseException | None = None) -> None:
+        """Ends the subscription. `async with` does this."""
+        self._end_span(error)
+        connection = self._connection
+        known = self._registered
+        self._feed.end(discard=True)
+        self._forget()
+        if known and connection.connected:
+            connection.requests.tell({"type": "unsubscribe", "subscription": self._name})
+
+    @property
+    def position(self) -> int | None:
+        """The last position that the program was given; at first, where it starts.
+
+        None with `share`, where each partition has its own.
+        """
+        return self._position
+
+    # What the connection calls.
+
+    def attach(self) -> None:
+        """Subscribes again, after the last message that the program was given."""
+        self._used = 0
+        super().attach()
+
+    def detach(self) -> None:
+        """Discards what waits: it comes again."""
+        super().detach()
+        self._tell_revoked(sorted(self._owned))
+        self._owned.clear()
+
+    def receive(self, message: dict[str, Any]) -> None:
+        """Takes a message of the server."""
+        kind = message["type"]
+        if kind == "message":
+            self._feed.put(message)
+        elif kind == "position":
+            self._mark(message)
+        elif kind == "assigned":
+            self._owned.update(message["partitions"])
+            if self.options.on_assigned is not None:
+                self._tell(self.options.on_assigned, message["partitions"])
+        elif kind == "revoked":
+            self._revoke(message["partitions"])
+        elif kind == "parked":
+            self._park(message)
+
+    def ended(self, error: errors.Error) -> None:
+        """The server has ended it: subscribe again, or end the iteration."""
+        if isinstance(error, errors.TooOld) and self.options.gaps == "skip":
+            self._skip(error.oldest)
+            self.detach()
+            self._position = error.oldest - 1
+            self.attach()
+        else:
+            super().ended(error)
+
+    # Mark, skip, and share.
+
+    def _mark(self, message: dict[str, Any]) -> None:
+        if self._feed.items:
+            self._feed.put(message)  # after the messages before it
+        elif not self.options.share:
+            self._position = message["position"]
+
+    def _skip(self, oldest: int, partition: int | None = None) -> None:
+        if self.options.on_gap is not None:
+            self._tell(self.options.on_gap, Skipped(oldest, partition))
+
+    def _park(self, message: dict[str, Any]) -> None:
+        oldest, partition = message["oldest"], message["partition"]
+        self._skip(oldest, partition)
+        if self.options.gaps == "skip":
+            body = {"type": "commit", "stream": self.stream, "group": self.options.group}
+            body |= {"position": oldest - 1, "partition": partition}
+            self._connection.requests.tell(body)
+        elif self.options.on_gap is None:
+            error = errors.from_wire({**message, "message": "retention has dropped the messages"})
+            self._feed.end(error)
+
+    def _revoke(self, partitions: list[int]) -> None:
+        gone = set(partitions)
+        self._owned -= gone
+        kept = [m for m in self._feed.items if m.get("partition") not in gone]
+        discarded = sum(m["type"] == "message" for m in self._feed.items)
+        discarded -= sum(m["type"] == "message" for m in kept)
+        self._feed.items.clear()
+        self._feed.items.extend(kept)
+        self._use(discarded)
+        self._tell_revoked(partitions)
+
+    def _tell_revoked(self, partitions: list[int]) -> None:
+        if partitions and self.options.on_revoked is not None:
+            self._tell(self.options.on_revoked, partitions)
+
+    def _tell(self, listener: Callable[[Any], None], value: Any) -> None:
+        """Calls the program, not from within the loop that reads."""
+        self._connection.call(listener, value)
+
+    # What the program calls.
+
+    def __aiter__(self) -> AsyncIterator[Message[T]]:
+        return self
+
+    async def __anext__(self) -> Message[T]:
+        self._end_span()
+        feed = self._feed
+        self._check()
+        while True:
+            if not feed.items and not await feed.wait():
+                raise StopAsyncIteration
+            message = self._hand_out(feed.items.popleft())
+            if message is not None:
+                if self._traced:
+                    self._span = otel.process(True, self.stream, message.headers)
+                    self._span.__enter__()
+                return message
+
+    def _hand_out(self, raw: dict[str, Any]) -> Message[T] | None:
+        """The message, if it is one and the codec takes it. Its position counts as given."""
+        if not self.options.share:
+            self._position = raw["position"]
+        if raw["type"] != "message":
+            return None
+        self._use(1)
+        try:
+            value = self._codec.decode(payload_in(raw))
+        except Exception as reason:
+            self._invalid(raw, reason)
+            return None
+        return Message(raw, value)
+
+    def _invalid(self, raw: dict[str, Any], reason: Exception) -> None:
+        error = errors.InvalidMessage(
+            f"position {raw['position']}: {reason}", raw=Message(raw, payload_in(raw))
+        )
+        error.__cause__ = reason
+        if self.options.on_invalid is None:
+            raise error
+        self.options.on_invalid(error)
+
+    def _use(self, n: int) -> None:
+        """Grants credits again when half are used."""
+        self._used += n
+        self._attempt = 0
+        if self._used * 2 >= self.options.credits:
+            credit = {"type": "credit", "subscription": self._name, "n": self._used}
+            self._used = 0
+            self._connection.requests.tell(credit)
+
+    def _end_span(self, error: BaseException | None = None) -> None:
+        span, self._span = self._span, None
+        if span is not None:
+            span.__exit__(type(error) if error else None, error, None)
+
+    async def batches(self, *, max: int = 500, wait: float = 0.0) -> AsyncIterator[Page[T]]:
+        """Pages of up to `max` messages that have arrived.
+
+        With `wait`, a page that is not full waits so many seconds for more messages.
+        """
+        self._check()
+        loop = asyncio.get_running_loop()
+        feed = self._feed
+        while True:
+            messages: list[Message[T]] = []
+            if not await feed.wait():
+                return
+            until = loop.time() + wait
+            while len(messages) < max:
+                if not feed.items:
+                    await feed.wait_until(until)
+                    if not feed.items:
+                        break
+                message = self._hand_out(feed.items.popleft())
+                if message is not None:
+                    messages.append(message)
+            if messages:
+                yield Page(messages, self._commit_page)
+
+    async def commit(self, message: Message[T] | int, *, partition: int | None = None) -> int:
+        """Moves the offset of the group up to a message. Returns the offset."""
+        if self.options.group is None:
+            raise ValueError("only a subscription with a group can commit")
+        if isinstance(message, Message):
+            partition = message.partition
+            message = message.position
+        body: dict[str, Any] = {"type": "commit", "stream": self.stream}
+        body |= {"group": self.options.group, "position": message}
+        if partition is not None:
+            body["partition"] = partition
+        answer = await self._connection.requests.perform(body)
+        return int(answer["position"])
+
+    async def _commit_page(self, page: Page[T]) -> None:
+        last = {message.partition: message.position for message in page.messages}
+        for partition, position in last.items():
+            await self.commit(position, partition=partition)

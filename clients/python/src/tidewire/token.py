@@ -1,0 +1,29 @@
+"""The token of a connection: fixed, or from a callback."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+#: Gets a token. It is told whether the server has refused the one before. It may raise:
+#: the attempt has failed then, and the next one follows. `SignedOut` ends the client.
+TokenCallback = Callable[[bool], Awaitable[str]]
+
+
+class Tokens:
+    """Asks for tokens, and remembers if the last one was refused."""
+
+    def __init__(self, token: str | TokenCallback | None) -> None:
+        self._token = token
+        self.refused = False
+
+    @property
+    def renewable(self) -> bool:
+        """Whether there can be another token."""
+        return callable(self._token)
+
+    async def get(self) -> str | None:
+        """The token for the next attempt."""
+        if not callable(self._token):
+            return self._token
+        refused, self.refused = self.refused, False
+        return await self._token(refused)

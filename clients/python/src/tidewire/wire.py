@@ -1,0 +1,34 @@
+"""JSON as it goes over the wire."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+encode_json = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
+
+
+def encode(message: dict[str, Any]) -> bytes:
+    """One message of the protocol."""
+    return encode_json(message).encode()
+
+
+def payload_of(payload: str | bytes) -> tuple[dict[str, Any], int]:
+    """The field of a payload, and its size."""
+    if isinstance(payload, str):
+        return {"payload": payload}, len(payload.encode())
+    return {"payload_base64": base64.b64encode(payload).decode()}, len(payload) * 4 // 3
+
+
+def payload_in(message: dict[str, Any]) -> str | bytes:
+    """The payload of a message that was received."""
+    text = message.get("payload")
+    if text is not None:
+        return str(text)
+    return base64.b64decode(message.get("payload_base64", ""))
+
+
+def milliseconds(seconds: float) -> int:
+    """A time as the wire has it."""
+    return max(0, round(seconds * 1000))
