@@ -73,7 +73,24 @@ test_go() {
 
 pack_go() { (cd .. && git archive --format=zip --prefix=clients-go/ -o .cache/clients/tidewire-client-go.zip HEAD clients/go/); }
 
+# A server for the tests that need one.
+serve() {
+	data=$(mktemp -d)
+	chmod 755 "$data" # as root, PostgreSQL runs as another user
+	log=$data/log
+	../bin/tidewire serve --port 0 --data-dir "$data/data" --stored-rooms 'stored-*' >"$log" 2>&1 &
+	server=$!
+	trap 'kill $server; wait $server || true; rm -rf "$data"' EXIT
+	until grep -q 'listening on ' "$log"; do
+		kill -0 $server 2>/dev/null || { cat "$log"; exit 1; }
+		sleep 0.2
+	done
+	TIDEWIRE_URL=ws://127.0.0.1:$(sed -n 's/^listening on .*:\([0-9]*\)$/\1/p' "$log")/ws
+	export TIDEWIRE_URL
+}
+
 mkdir -p ../.cache/clients
+[ "$what" != test ] || serve
 for library in "$@"; do
 	echo "--- clients: $what $library"
 	"${what}_$library"

@@ -19,10 +19,10 @@ type library struct {
 }
 
 var libraries = []library{
-	{"ts", "ts/dist/index.js", "make clients-ts", func() (*exec.Cmd, error) {
+	{"ts", "ts/dist/index.js", "make clients-ready", func() (*exec.Cmd, error) {
 		return in("ts", "node", "conformance/runner.js"), nil
 	}},
-	{"python", "python/.venv/bin/python", "make clients-python", func() (*exec.Cmd, error) {
+	{"python", "python/.venv/bin/python", "make clients-ready", func() (*exec.Cmd, error) {
 		return in("python", ".venv/bin/python", "tests/conformance_runner.py"), nil
 	}},
 	{"go", "go/go.mod", "git checkout clients/go", func() (*exec.Cmd, error) {

@@ -38,7 +38,7 @@ def test_readme(real: Real, number: int) -> None:
 
 
 def test_the_tutorial_shows_the_files_of_the_example() -> None:
-    shown = blocks(ROOT / "docs/tutorials/background-jobs-python.md")
+    shown = blocks(ROOT.parent.parent / "docs/tutorials/background-jobs-python.md")
     assert shown
     code = "".join(path.read_text() for path in (ROOT / "examples/fastapi_jobs").glob("*.py"))
     for block in shown:
