@@ -192,6 +192,7 @@ func (m *member) answered(id any, p pushed, line []byte) {
 		m.left = true
 	case id == "join" && p.Code == "unavailable": // it is cut off
 		m.left = true
+	case id == "join" && p.Code == "ended": // it has left before it was a member; the answer to that follows
 	case !number || o == nil:
 		if p.Type != "ok" {
 			m.t.Errorf("%s: %s", m.name, line)
