@@ -45,7 +45,7 @@ export const text: Codec<string> = { encode: (value) => value, decode: textOf };
 /** Any bytes. */
 export const bytes: Codec<Uint8Array> = {
   encode: (value) => value,
-  decode: (payload) => (typeof payload === "string" ? new TextEncoder().encode(payload) : payload),
+  decode: (payload) => (typeof payload === "string" ? encoder.encode(payload) : payload),
 };
 
 /** The codec of a stream or queue. @internal */
@@ -93,16 +93,8 @@ function fromBase64(data: string): Uint8Array {
   return Uint8Array.from(atob(data), (c) => c.charCodeAt(0));
 }
 
-const buffer = (globalThis as { Buffer?: { byteLength(text: string): number } }).Buffer;
+const encoder = new TextEncoder();
+const { Buffer: buffer } = globalThis as { Buffer?: { byteLength(text: string): number } };
 
 /** The number of bytes of a text in UTF-8. @internal */
-export function byteLength(value: string): number {
-  if (buffer) return buffer.byteLength(value);
-  let n = value.length;
-  for (let i = 0; i < value.length; i++) {
-    const c = value.charCodeAt(i);
-    // A surrogate has four bytes in a pair, two for each half.
-    if (c > 0x7f) n += c > 0x7ff && (c < 0xd800 || c > 0xdfff) ? 2 : 1;
-  }
-  return n;
-}
+export const byteLength = (value: string): number => (buffer ? buffer.byteLength(value) : encoder.encode(value).length);

@@ -1,5 +1,5 @@
 import { jitter } from "./duration.js";
-import { errorOf, SignedOut, TidewireError, Timeout } from "./errors.js";
+import { connectionLost, errorOf, SignedOut, type TidewireError, Timeout } from "./errors.js";
 import type { Link } from "./outbox.js";
 
 /** The state of a client. `waiting` has the time of the next attempt, and why the connection before has ended. */
@@ -215,7 +215,7 @@ export class Connection implements Link {
     this.silent = true;
     this.send('{"type":"ping"}');
     this.timer = setTimeout(() => {
-      if (this.silent) this.lost(lostError("nothing has arrived for too long"));
+      if (this.silent) this.lost(connectionLost("nothing has arrived for too long"));
       else this.expectSign(silence);
     }, within);
   }
@@ -231,7 +231,7 @@ export class Connection implements Link {
   }
 
   private closed(code: number, reason: string, failure: string | undefined): void {
-    const error = lostError(failure ?? `the connection was closed: ${code}${reason && ` ${reason}`}`);
+    const error = connectionLost(failure ?? `the connection was closed: ${code}${reason && ` ${reason}`}`);
     if (code === 4403) return this.end(new SignedOut(reason || undefined));
     // A server that refuses the header says so in the answer to the handshake, which only some classes show.
     if (code === 4401 || (failure?.includes("401") && this.headerToken)) this.refused = true;
@@ -282,10 +282,6 @@ export class Connection implements Link {
     this.set(error ? { name: "closed", error } : { name: "closed" });
     this.on.ended(error);
   }
-}
-
-function lostError(message: string): TidewireError {
-  return new TidewireError({ code: "connection_lost", message, retryable: true });
 }
 
 function asError(error: unknown): Error {

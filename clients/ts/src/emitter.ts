@@ -7,7 +7,7 @@ export function later<A extends unknown[]>(failed: (error: unknown) => void, fn:
 export class Emitter<Events extends object> {
   private readonly listeners = new Map<keyof Events, Set<(event: never) => unknown>>();
   /** @internal */
-  protected failed: (error: unknown) => void = surface;
+  failed: (error: unknown) => void = surface;
 
   /** Calls `listener` at each event, until the function that it returns is called. */
   on<K extends keyof Events>(name: K, listener: (event: Events[K]) => unknown): () => void {
@@ -19,7 +19,7 @@ export class Emitter<Events extends object> {
   }
 
   /** @internal */
-  protected emit<K extends keyof Events>(name: K, event: Events[K]): boolean {
+  emit<K extends keyof Events>(name: K, event: Events[K]): boolean {
     const set = this.listeners.get(name);
     if (!set?.size) return false;
     for (const listener of set) later(this.failed, listener as (event: Events[K]) => unknown, event);

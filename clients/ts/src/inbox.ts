@@ -1,65 +1,46 @@
 import { Fifo } from "./fifo.js";
 
-/** Things that have arrived, for a program that iterates over them. @internal */
-export class Inbox<T> implements AsyncIterableIterator<T> {
-  private readonly items = new Fifo<T>();
-  private readonly takers = new Fifo<{ resolve(result: IteratorResult<T>): void; reject(error: unknown): void }>();
+/** What has arrived for a program that iterates over it. @internal */
+export class Inbox<Raw, T> {
+  items = new Fifo<Raw>();
   private over = false;
   private error: unknown;
+  private arrived: (() => void) | undefined;
+  private arrival: Promise<void> | undefined;
 
-  /** `taken` is called with each item that the program gets, `closed` when the program ends the iteration. */
-  constructor(private readonly taken: (item: T) => void, private readonly closed: () => void) {}
+  /** `now` takes the next item that has arrived, if there is one. */
+  constructor(private readonly now: () => T | Promise<T | undefined> | undefined) {}
 
-  get length(): number {
-    return this.items.length;
-  }
-
-  push(item: T): void {
+  push(item: Raw): void {
     if (this.over) return;
-    const taker = this.takers.shift();
-    if (!taker) return this.items.push(item);
-    this.taken(item);
-    taker.resolve({ done: false, value: item });
+    this.items.push(item);
+    this.wake();
   }
 
-  next(): Promise<IteratorResult<T>> {
-    const item = this.items.shift();
-    if (item !== undefined) {
-      this.taken(item);
-      return Promise.resolve({ done: false, value: item });
-    }
-    return new Promise((resolve, reject) => {
-      this.takers.push({ resolve, reject });
-      if (this.over) this.finish();
-    });
+  private wake(): void {
+    this.arrived?.();
+    this.arrived = this.arrival = undefined;
   }
 
-  private finish(): void {
-    for (const { resolve, reject } of this.takers.drain()) {
-      const { error } = this;
-      this.error = undefined;
-      if (error === undefined) resolve({ done: true, value: undefined });
-      else reject(error);
-    }
+  next(): Promise<IteratorResult<T, undefined>> {
+    const item = this.now();
+    if (item instanceof Promise) return item.then((value) => (value === undefined ? this.next() : { done: false, value }));
+    if (item !== undefined) return Promise.resolve({ done: false, value: item });
+    if (this.over) return this.last();
+    this.arrival ??= new Promise((resolve) => (this.arrived = resolve));
+    return this.arrival.then(() => this.next());
+  }
+
+  private last(): Promise<IteratorResult<T, undefined>> {
+    const { error } = this;
+    this.error = undefined;
+    return error === undefined ? Promise.resolve({ done: true, value: undefined }) : Promise.reject(error);
   }
 
   /** Ends the iteration after what has arrived. */
   end(error?: unknown): void {
     this.over = true;
     this.error = error;
-    this.finish();
-  }
-
-  discard(): void {
-    this.items.drain();
-  }
-
-  return(): Promise<IteratorResult<T>> {
-    this.closed();
-    return Promise.resolve({ done: true, value: undefined });
-  }
-
-  [Symbol.asyncIterator](): this {
-    return this;
+    this.wake();
   }
 }

@@ -1,6 +1,6 @@
 import { byteLength } from "./codec.js";
 import { jitter, quietTimer } from "./duration.js";
-import { Closed, OutcomeUnknown, tooBig, type TidewireError } from "./errors.js";
+import { Closed, connectionLost, OutcomeUnknown, tooBig, type TidewireError } from "./errors.js";
 import { Fifo } from "./fifo.js";
 import { Caller, deadlineOf, Request, type Answer, type CallOptions, type Spec } from "./request.js";
 import { soon } from "./tick.js";
@@ -35,7 +35,7 @@ interface Hold {
 export class Outbox {
   private queue = new Fifo<Request>();
   // Requests that mean something on this connection alone. They wait for no room, since what they settle makes room.
-  private bound = new Fifo<Request>();
+  private readonly urgent = new Fifo<Request>();
   private readonly inflight = new Map<number, Request>();
   private bytes = 0;
   private readonly holds = new Map<string, Hold>();
@@ -72,6 +72,12 @@ export class Outbox {
     return this.call(options, { lane, mode: "repeat", write: ({ id }) => JSON.stringify({ id, ...fields }), read });
   }
 
+  /** A request that means something on this connection alone. */
+  bound<R = Answer>(fields: object, more: Partial<Spec> = {}, options: CallOptions = {}): Promise<R> {
+    const write: Spec["write"] = ({ id }) => JSON.stringify({ id, ...fields });
+    return this.call(options, { lane: "", mode: "bound", write, read: (answer) => answer, lost: connectionLost, ...more });
+  }
+
   request(spec: Spec): Request {
     return new Request(++this.lastId, spec);
   }
@@ -91,7 +97,7 @@ export class Outbox {
     if (this.closing && request.spec.mode !== "bound") return request.fail(new Closed(undefined, request.id));
     if (request.spec.mode === "bound") {
       if (!this.link.up) return request.fail(request.spec.lost!());
-      this.bound.push(request);
+      this.urgent.push(request);
     } else {
       this.queue.push(request);
       this.link.need();
@@ -111,7 +117,7 @@ export class Outbox {
   }
 
   private pump(): void {
-    while (this.link.up && this.bound.length) this.transmit(this.bound.shift()!);
+    while (this.link.up && this.urgent.length) this.transmit(this.urgent.shift()!);
     while (this.link.up && this.queue.length) {
       const request = this.queue.peek()!;
       const hold = this.holds.get(request.spec.lane);
@@ -225,7 +231,7 @@ export class Outbox {
 
   /** Says that the connection has ended. */
   disconnected(): void {
-    for (const request of this.bound.drain()) request.fail(request.spec.lost!());
+    for (const request of this.urgent.drain()) request.fail(request.spec.lost!());
     const again: Request[] = [];
     for (const request of this.inflight.values()) {
       this.take(request);
@@ -257,7 +263,7 @@ export class Outbox {
   }
 
   private settled(): void {
-    if (!this.emptied || this.bound.length) return;
+    if (!this.emptied || this.urgent.length) return;
     for (const request of this.all()) if (request.waiting) return;
     this.emptied();
   }
@@ -283,7 +289,7 @@ export class Outbox {
     this.ended = error;
     clearTimeout(this.sweep);
     for (const hold of this.holds.values()) clearTimeout(hold.timer);
-    for (const request of [...this.all(), ...this.bound.drain()]) request.fail(error);
+    for (const request of [...this.all(), ...this.urgent.drain()]) request.fail(error);
     this.queue.drain();
     this.holds.clear();
     this.inflight.clear();

@@ -52,7 +52,8 @@ export class Queue<T = unknown> {
       lane: `enqueue ${this.name}`,
       mode: "repeat",
       effect: true,
-      write: ({ id }: Request) => `{"type":"enqueue","id":${id},${fields},${outbox.identity()},${body}`,
+      // A unique key makes a repetition harmless by itself, and the server takes only one of the two.
+      write: ({ id }: Request) => `{"type":"enqueue","id":${id},${fields},${uniqueKey === undefined ? `${outbox.identity()},` : ""}${body}`,
       read: ({ position, duplicate }: Answer) => ({ position: position!, duplicate: duplicate ?? false }),
     });
   }

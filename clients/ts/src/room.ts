@@ -1,9 +1,9 @@
-import type { Core, Resumed } from "./core.js";
-import { jitter } from "./duration.js";
+import type { Core } from "./core.js";
 import { Emitter } from "./emitter.js";
-import { Closed, errorOf, HistoryLost, OutcomeUnknown, TidewireError, TooOld } from "./errors.js";
+import { Closed, errorOf, HistoryLost, TooOld, type TidewireError } from "./errors.js";
 import { Inbox } from "./inbox.js";
 import type { Answer, CallOptions } from "./request.js";
+import { Standing } from "./standing.js";
 
 /** A chat, with whatever fields its sender has given it. */
 export interface Chat {
@@ -54,36 +54,40 @@ export class RoomEntry {
 }
 
 /** A membership in a room. It lasts until the program leaves, over all reconnects. */
-export class Room extends Emitter<RoomEvents> implements Resumed {
+export class Room extends Standing {
   /** The chats of the other members. */
   readonly messages: AsyncIterableIterator<Chat>;
   /** @internal */
   readonly entered: Promise<void>;
+  private readonly events = new Emitter<RoomEvents>();
   private readonly present = new Set<string>();
-  private readonly inbox: Inbox<Chat>;
+  private readonly inbox = new Inbox<Chat, Chat>(() => this.next());
   // Positions of chats of this member: a history has these, too.
   private readonly own = new Set<number>();
   private seen: number | undefined;
   private stored = false;
-  private joined = false;
-  private over = false;
   private full = false;
-  private failures = 0;
-  private timer: ReturnType<typeof setTimeout> | undefined;
 
   /** @internal */
-  constructor(private readonly core: Core, readonly name: string, private readonly options: JoinOptions) {
-    super();
-    this.failed = core.failed;
+  constructor(core: Core, readonly name: string, private readonly options: JoinOptions) {
+    super(core, `join ${name}`, options);
+    this.events.failed = core.failed;
     this.seen = options.after;
-    this.inbox = new Inbox<Chat>(
-      (chat) => this.taken(chat),
-      () => void this.leave(),
-    );
-    this.messages = this.inbox;
+    this.messages = {
+      next: () => this.inbox.next(),
+      return: async () => {
+        await this.leave();
+        return { done: true, value: undefined };
+      },
+      [Symbol.asyncIterator]: () => this.messages,
+    };
     core.rooms.set(name, this);
-    core.resumed.add(this);
-    this.entered = this.enter();
+    this.entered = this.begin();
+  }
+
+  /** Calls `listener` at each event, until the function that it returns is called. */
+  on<K extends keyof RoomEvents>(name: K, listener: (event: RoomEvents[K]) => unknown): () => void {
+    return this.events.on(name, listener);
   }
 
   /** Who is in the room, if it was joined with `presence`. */
@@ -96,79 +100,41 @@ export class Room extends Emitter<RoomEvents> implements Resumed {
     return this.seen;
   }
 
-  private request(): object {
+  /** @internal */
+  protected request(): object {
     const { history, presence, user } = this.options;
     const start = this.seen === undefined ? { history } : { after: this.seen };
     return { type: "join", room: this.name, presence, user, ...start };
   }
 
-  private async enter(): Promise<void> {
-    try {
-      const { timeout, signal } = this.options;
-      this.entry(await this.core.outbox.ask({ timeout: timeout!, signal: signal! }, `join ${this.name}`, this.request()));
-    } catch (error) {
-      this.end();
-      throw error;
-    }
-  }
-
-  private entry({ position }: Answer): void {
-    this.joined = true;
-    this.failures = 0;
+  /** @internal */
+  protected answered({ position }: Answer): void {
     this.stored = position !== undefined;
     // With nothing to hand out, the program has everything up to here.
-    if (this.stored && !this.inbox.length && !this.full) this.seen = Math.max(this.seen ?? 0, position!);
+    if (this.stored && !this.inbox.items.length && !this.full) this.seen = Math.max(this.seen ?? 0, position!);
   }
 
   /** @internal */
-  up(): void {
-    if (!this.joined) return;
-    if (this.stored) this.inbox.discard();
-    else this.emit("gap", { missed: undefined });
+  override up(): void {
+    if (this.stored) this.inbox.items.drain();
+    else if (this.live) this.events.emit("gap", { missed: undefined });
     this.full = false;
-    this.again();
+    super.up();
   }
 
-  private again(): void {
-    if (this.over || !this.core.up) return;
-    const lost = () => new TidewireError({ code: "connection_lost", message: "the connection has ended", retryable: true });
-    this.core.outbox
-      .call<Answer>({ timeout: 0 }, { lane: "", mode: "bound", write: ({ id }) => JSON.stringify({ id, ...this.request() }), read: (answer) => answer, lost })
-      .then(
-        (answer) => this.entry(answer),
-        (error: TidewireError) => {
-          if (this.core.up) this.trouble(error);
-        },
-      );
-  }
-
-  /** The room could not be joined again. */
-  private trouble(error: TidewireError): void {
-    if (this.over) return;
+  /** @internal */
+  protected recover(error: TidewireError): boolean {
+    if (!this.live) return false;
     if (error instanceof TooOld) {
-      this.emit("gap", { missed: undefined });
+      this.events.emit("gap", { missed: undefined });
       this.seen = error.oldest - 1;
-      this.again();
     } else if (error instanceof HistoryLost) {
-      this.emit("history_lost", { last: error.last, upTo: this.seen ?? error.last });
+      this.events.emit("history_lost", { last: error.last, upTo: this.seen ?? error.last });
       this.seen = error.last;
-      this.again();
-    } else if (error.retryable) {
-      this.timer = setTimeout(() => this.again(), error.retryAfter ?? jitter(this.failures++));
     } else {
-      this.end(error);
+      return false;
     }
-  }
-
-  /** @internal */
-  down(): void {
-    clearTimeout(this.timer);
-  }
-
-  /** @internal */
-  ended(error?: Error): void {
-    this.inbox.discard();
-    this.end(error);
+    return true;
   }
 
   /** @internal */
@@ -179,12 +145,12 @@ export class Room extends Emitter<RoomEvents> implements Resumed {
       case "presence":
         return this.changed(message);
       case "gap":
-        return void this.emit("gap", { missed: message.missed });
+        return void this.events.emit("gap", { missed: message.missed });
       case "history_lost":
         return this.lost(message.last, message.up_to);
       case "error":
         if (message.verb === "presence") return this.core.failed(errorOf(message));
-        return this.end(errorOf(message));
+        return this.trouble(errorOf(message));
     }
   }
 
@@ -192,18 +158,24 @@ export class Room extends Emitter<RoomEvents> implements Resumed {
     const { position } = chat;
     if (position !== undefined && this.own.delete(position)) return;
     // A program that does not take its chats gets the rest later, from the store; or not, if there is none.
-    if (this.full || this.inbox.length >= (this.options.buffer ?? 1_000)) {
-      if (!this.full && !this.stored) this.emit("gap", { missed: undefined });
+    if (this.full || this.inbox.items.length >= (this.options.buffer ?? 1_000)) {
+      if (!this.full && !this.stored) this.events.emit("gap", { missed: undefined });
       this.full = true;
     } else {
       this.inbox.push(chat);
     }
   }
 
+  private next(): Chat | undefined {
+    const chat = this.inbox.items.shift();
+    if (chat) this.taken(chat);
+    return chat;
+  }
+
   /** The program has a chat. */
   private taken(chat: Chat): void {
     if (chat.position !== undefined) this.seen = chat.position;
-    if (!this.full || this.inbox.length) return;
+    if (!this.full || this.inbox.items.length) return;
     this.full = false;
     if (!this.stored || !this.core.up) return;
     this.core.send({ type: "leave", room: this.name });
@@ -218,12 +190,12 @@ export class Room extends Emitter<RoomEvents> implements Resumed {
     }
     for (const member of joined) this.present.add(member);
     for (const member of left) this.present.delete(member);
-    this.emit("presence", { members: this.present, joined, left, count });
+    this.events.emit("presence", { members: this.present, joined, left, count });
   }
 
   private lost(last: number, upTo: number): void {
     if (this.seen !== undefined && this.seen > last && this.seen <= upTo) this.seen = last;
-    this.emit("history_lost", { last, upTo });
+    this.events.emit("history_lost", { last, upTo });
   }
 
   /** Sends a chat to the other members. In a stored room it is stored once, and the promise has its position. */
@@ -251,34 +223,30 @@ export class Room extends Emitter<RoomEvents> implements Resumed {
   /** Leaves the room. */
   async leave(): Promise<void> {
     if (this.over) return;
-    this.inbox.discard();
+    this.inbox.items.drain();
     this.end();
-    if (this.core.up) await this.core.outbox.call({ timeout: 5_000 }, leaving(this.name)).catch(ignoreLost);
+    // A membership ends with its connection, too.
+    if (this.core.up) await this.core.outbox.bound({ type: "leave", room: this.name }, {}, { timeout: 5_000 }).catch(() => {});
   }
 
-  private end(error?: Error): void {
-    if (this.over) return;
-    this.over = true;
-    clearTimeout(this.timer);
+  /** @internal */
+  protected halt(): void {
+    void this.leave();
+  }
+
+  /** @internal */
+  override ended(error?: Error): void {
+    this.inbox.items.drain();
+    this.end(error);
+  }
+
+  /** @internal */
+  protected ending(error: unknown): void {
     this.core.rooms.delete(this.name);
-    this.core.resumed.delete(this);
     this.inbox.end(error);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.leave();
   }
-}
-
-const leaving = (room: string) => ({
-  lane: "",
-  mode: "bound" as const,
-  write: ({ id }: { id: number }) => JSON.stringify({ type: "leave", id, room }),
-  read: () => undefined,
-  lost: () => new OutcomeUnknown("the connection has ended"),
-});
-
-/** A membership ends with its connection, too. */
-function ignoreLost(error: unknown): void {
-  if (!(error instanceof TidewireError)) throw error;
 }

@@ -56,11 +56,11 @@ export class Settler {
       await this.settle("ack", acks.map((ack) => ack.delivery));
       for (const ack of acks) ack.settled(true);
     } catch (error) {
-      const { lost, failed } = error as Settlement;
-      if (!lost) return acks.forEach((ack) => ack.failed(error));
-      for (const ack of acks) if (!failed.has(ack.delivery)) ack.settled(!lost.has(ack.delivery));
-      const again = acks.filter((ack) => failed.has(ack.delivery));
-      if (again.length) setTimeout(() => void this.send(again, tries + 1), jitter(tries));
+      if (!(error instanceof Settlement)) return acks.forEach((ack) => ack.failed(error));
+      const { gone, again } = error;
+      for (const ack of acks) if (!again.has(ack.delivery)) ack.settled(!gone.has(ack.delivery));
+      const rest = acks.filter((ack) => again.has(ack.delivery));
+      if (rest.length) setTimeout(() => void this.send(rest, tries + 1), jitter(tries));
     }
   }
 
@@ -71,9 +71,8 @@ export class Settler {
         await this.settle("nack", [job.delivery], fields);
         return true;
       } catch (error) {
-        const { lost, failed } = error as Settlement;
-        if (!lost) throw error;
-        if (!failed.has(job.delivery)) return false;
+        if (!(error instanceof Settlement)) throw error;
+        if (!error.again.has(job.delivery)) return false;
         await new Promise((resolve) => setTimeout(resolve, jitter(tries)));
       }
     }
@@ -84,33 +83,28 @@ export class Settler {
     try {
       await this.settle("extend", deliveries, { lease_ms: lease });
     } catch (error) {
-      if (error instanceof Settlement) return error.lost;
+      if (error instanceof Settlement) return error.gone;
     }
     return new Set();
   }
 
   private settle(type: string, deliveries: string[], fields: object = {}): Promise<void> {
     const which = deliveries.length === 1 ? { delivery: deliveries[0] } : { deliveries };
-    return this.core.outbox
-      .call<void>({ timeout: 0 }, {
-        lane: "",
-        mode: "bound",
-        write: ({ id }) => JSON.stringify({ type, id, queue: this.queue, ...which, ...fields }),
-        read: () => undefined,
-        lost: () => new Settlement({ code: "lease_lost", message: "the connection has ended", lost: deliveries }),
-        error: (answer) => (answer.lost || answer.failed ? new Settlement(answer) : undefined),
-      });
+    return this.core.outbox.bound({ type, queue: this.queue, ...which, ...fields }, {
+      lost: () => new Settlement({ code: "lease_lost", message: "the connection has ended", lost: deliveries }),
+      error: (answer) => (answer.lost || answer.failed ? new Settlement(answer) : undefined),
+    });
   }
 }
 
 /** An answer that says which deliveries were not settled. */
 class Settlement extends LeaseLost {
-  readonly lost: Set<string>;
-  readonly failed: Set<string>;
+  readonly gone: Set<string>;
+  readonly again: Set<string>;
   constructor(problem: Problem) {
     super(problem);
-    this.lost = new Set(problem.lost);
-    this.failed = new Set(problem.failed);
+    this.gone = new Set(problem.lost);
+    this.again = new Set(problem.failed);
   }
 }
 

@@ -97,8 +97,8 @@ export class Subscription<T> extends Feed<RawMessage, Message<T>> {
   private revoked(partitions: number[]): void {
     for (const partition of partitions) this.owned.delete(partition);
     const lost = (item: Item<RawMessage>) => !("stop" in item) && partitions.includes(("raw" in item ? item.raw : item).partition!);
-    const items = this.items.drain();
-    this.items = new Fifo(items.filter((item) => !lost(item)));
+    const items = this.inbox.items.drain();
+    this.inbox.items = new Fifo(items.filter((item) => !lost(item)));
     this.use(items.filter((item) => "raw" in item && lost(item)).length);
     later(this.core.failed, this.o.onRevoked, partitions);
   }
@@ -155,13 +155,13 @@ export class Subscription<T> extends Feed<RawMessage, Message<T>> {
     if (this.o.onInvalid) {
       later(this.core.failed, this.o.onInvalid, error as InvalidMessage);
     } else {
-      this.close(error);
+      this.halt(error);
     }
   }
 
   /** @internal */
-  protected override end(error?: unknown): void {
-    super.end(error);
+  protected override ending(error: unknown): void {
+    super.ending(error);
     this.work?.end(error);
     this.work = undefined;
   }
@@ -185,7 +185,7 @@ export class Subscription<T> extends Feed<RawMessage, Message<T>> {
     const lane = `commit ${this.stream} ${group}`;
     if (partition === undefined) return this.core.outbox.ask({}, lane, fields, read);
     if (!this.owned.has(partition)) return Promise.reject(new Fenced());
-    return this.core.outbox.call({}, { lane, mode: "bound", write: ({ id }) => JSON.stringify({ id, ...fields }), read, lost: () => new Fenced() });
+    return this.core.outbox.bound(fields, { read, lost: () => new Fenced() });
   }
 
   /** Iterates over pages of up to `max` messages that have arrived. */

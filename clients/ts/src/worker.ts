@@ -1,13 +1,14 @@
 import { byteLength, type Codec } from "./codec.js";
-import type { Core, Resumed } from "./core.js";
-import { jitter, milliseconds, quietTimer, type Duration } from "./duration.js";
+import type { Core } from "./core.js";
+import { milliseconds, quietTimer, type Duration } from "./duration.js";
 import { later } from "./emitter.js";
-import { Closed, errorOf, LeaseLost, TidewireError, type Problem } from "./errors.js";
+import { Closed, errorOf, type Problem } from "./errors.js";
 import { Dead, Job, Retry, type Delivery } from "./job.js";
 import { decode } from "./message.js";
 import { working } from "./otel.js";
 import type { CallOptions } from "./request.js";
 import { Settler, type Outcome } from "./settle.js";
+import { Standing } from "./standing.js";
 
 export type { Outcome };
 
@@ -23,7 +24,7 @@ export interface WorkOptions<T> extends CallOptions {
 const serverLease = 30_000;
 
 /** Works on the messages of a queue, until it is stopped. */
-export class Worker<T> implements Resumed {
+export class Worker<T> extends Standing {
   /** Is fulfilled when the server sends messages. */
   readonly ready: Promise<void>;
   /** Is fulfilled when the worker has stopped. It fails if the worker cannot go on. */
@@ -37,22 +38,20 @@ export class Worker<T> implements Resumed {
   private readonly concurrency: number;
   private readonly lease: number;
   private running = 0;
-  private live = false;
-  private over = false;
   private stopping: Promise<void> | undefined;
-  private failures = 0;
-  private pause: ReturnType<typeof setTimeout> | undefined;
   private extension: ReturnType<typeof setTimeout> | undefined;
   private idle: (() => void) | undefined;
 
   /** @internal */
   constructor(
-    private readonly core: Core,
+    core: Core,
     readonly queue: string,
     private readonly codec: Codec<T>,
     private readonly handler: (job: Job<T>) => unknown,
     private readonly options: WorkOptions<T>,
   ) {
+    if (core.workers.has(queue)) throw new TypeError(`this client has a worker of the queue ${JSON.stringify(queue)}: give it more concurrency`);
+    super(core, `consume ${queue}`, options);
     this.concurrency = options.concurrency ?? 1;
     this.lease = milliseconds(options.lease ?? serverLease);
     this.settler = new Settler(core, queue);
@@ -60,61 +59,39 @@ export class Worker<T> implements Resumed {
       this.finish = resolve;
       this.fail = reject;
     });
-    if (core.workers.has(queue)) throw new TypeError(`this client has a worker of the queue ${JSON.stringify(queue)}: give it more concurrency`);
     core.workers.set(queue, this);
-    core.resumed.add(this);
-    options.signal?.addEventListener("abort", this.aborted);
     this.ready = this.begin();
+    // The promise `done` has the same error.
     this.ready.catch(() => {});
-    if (options.signal?.aborted) void this.stop();
   }
 
-  private readonly aborted = () => void this.stop();
-
-  private consume(): object {
+  /** @internal */
+  protected request(): object {
     return { type: "consume", queue: this.queue, credits: this.concurrency };
   }
 
-  private async begin(): Promise<void> {
-    try {
-      await this.core.outbox.ask({ timeout: this.options.timeout!, signal: this.options.signal! }, `consume ${this.queue}`, this.consume());
-      this.live = true;
-    } catch (error) {
-      if (!this.stopping) this.end(error);
-      throw error;
-    }
-  }
+  /** @internal */
+  protected answered(): void {}
 
-  private again(): void {
-    if (this.over || this.stopping || !this.core.up) return;
-    const lost = () => new LeaseLost();
-    this.core.outbox
-      .call({ timeout: 0 }, { lane: "", mode: "bound", write: ({ id }) => JSON.stringify({ id, ...this.consume() }), read: () => (this.failures = 0), lost })
-      .catch((error) => {
-        if (!(error instanceof LeaseLost)) this.trouble(error);
-      });
-  }
-
-  /** The server has ended the consumer, or would not begin it. */
-  private trouble(error: TidewireError): void {
+  /** @internal */
+  protected recover(): boolean {
     this.lose();
-    if (error.retryable) this.pause = setTimeout(() => this.again(), error.retryAfter ?? jitter(this.failures++));
-    else this.end(error);
+    return false;
   }
 
   /** @internal */
   problem(problem: Problem): void {
-    if (!this.over) this.trouble(errorOf(problem));
+    this.trouble(errorOf(problem));
   }
 
   /** @internal */
-  up(): void {
-    if (this.live) this.again();
+  override up(): void {
+    if (!this.stopping) super.up();
   }
 
   /** @internal */
-  down(): void {
-    clearTimeout(this.pause);
+  override down(): void {
+    super.down();
     this.lose();
   }
 
@@ -125,7 +102,7 @@ export class Worker<T> implements Resumed {
   }
 
   /** @internal */
-  ended(error?: Error): void {
+  override ended(error?: Error): void {
     this.lose(new Closed());
     this.end(error);
   }
@@ -213,8 +190,12 @@ export class Worker<T> implements Resumed {
     return (this.stopping ??= this.wind(milliseconds(drain)));
   }
 
+  /** @internal */
+  protected halt(): void {
+    void this.stop();
+  }
+
   private async wind(drain: number): Promise<void> {
-    clearTimeout(this.pause);
     if (this.over) return;
     this.core.send({ type: "credit", queue: this.queue, n: -this.concurrency });
     this.settler.flush();
@@ -224,26 +205,16 @@ export class Worker<T> implements Resumed {
       clearTimeout(timer!);
       this.lose(new Closed("the worker has stopped"));
     }
-    await this.cancel();
+    // If the connection ends, the consumer does, too.
+    await this.core.outbox.bound({ type: "cancel", queue: this.queue }, {}, { timeout: 5_000 }).catch(() => {});
     this.end();
   }
 
-  private async cancel(): Promise<void> {
-    const write = ({ id }: { id: number }) => JSON.stringify({ type: "cancel", id, queue: this.queue });
-    const lost = () => new LeaseLost();
-    // If the connection ends, the consumer does, too.
-    await this.core.outbox.call({ timeout: 5_000 }, { lane: "", mode: "bound", write, read: () => undefined, lost }).catch(() => {});
-  }
-
-  private end(error?: unknown): void {
-    if (this.over) return;
-    this.over = true;
-    clearTimeout(this.pause);
+  /** @internal */
+  protected ending(error: unknown): void {
     clearTimeout(this.extension);
-    this.options.signal?.removeEventListener("abort", this.aborted);
     this.core.workers.delete(this.queue);
-    this.core.resumed.delete(this);
-    if (error === undefined) this.finish();
+    if (error === undefined || this.stopping) this.finish();
     else this.fail(error);
   }
 
