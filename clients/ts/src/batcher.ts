@@ -50,7 +50,7 @@ function publishing(outbox: Outbox, stream: string) {
     mode: "repeat" as const,
     effect: true,
     write({ id, callers }: Request): string {
-      const head = `{"type":"publish","id":${id},"stream":${JSON.stringify(stream)},${outbox.identity()},`;
+      const head = `{"type":"publish","id":${id},"stream":${JSON.stringify(stream)},${outbox.identity()}`;
       if (callers.length === 1) return head + callers[0]!.part.slice(1);
       return `${head}"messages":[${callers.map((caller) => caller.part).join()}]}`;
     },

@@ -1,8 +1,8 @@
 import { Batcher } from "./batcher.js";
 import type { Typed } from "./codec.js";
-import { Connection, type SocketClass, type State, type TokenSource } from "./connection.js";
+import { Connection, type Handlers, type SocketClass, type State, type TokenSource } from "./connection.js";
 import type { Core, FeedTarget, Resumed } from "./core.js";
-import { milliseconds, type Duration } from "./duration.js";
+import { milliseconds, within, type Duration } from "./duration.js";
 import { Emitter, surface } from "./emitter.js";
 import { Closed, type TidewireError } from "./errors.js";
 import { Events } from "./events.js";
@@ -41,34 +41,31 @@ export interface ClientEvents {
 export const connect = (url: string | URL, options: Options = {}): Tidewire => new Tidewire(url, options);
 
 /** A client: one connection for streams, queues, rooms and events. */
-export class Tidewire extends Emitter<ClientEvents> {
+export class Tidewire extends Emitter<ClientEvents> implements Core, Handlers {
+  /** @internal */
+  readonly feeds = new Map<string, FeedTarget>();
+  /** @internal */
+  readonly workers: Core["workers"] = new Map();
+  /** @internal */
+  readonly rooms: Core["rooms"] = new Map();
+  /** @internal */
+  readonly resumed = new Set<Resumed>();
+  /** @internal */
+  readonly outbox: Outbox;
   private readonly connection: Connection;
-  private readonly core: Core;
   private readonly batcher: Batcher;
   private names = 0;
   private closing: Promise<void> | undefined;
 
   /** Use {@link connect}. @internal */
-  constructor(url: string | URL, options: Options) {
+  constructor(url: string | URL, { token, apiKey, WebSocket, timeout = 30_000, batch = true, maxPending = 1_000, maxPendingBytes = 4 << 20 }: Options) {
     super();
     this.failed = (error) => {
       if (!this.emit("error", error)) surface(error);
     };
-    this.connection = new Connection(address(url), socketClass(options.WebSocket), options.WebSocket !== undefined, options.token ?? options.apiKey, {
-      frame: (message) => this.dispatch(message),
-      up: () => this.up(),
-      down: () => this.down(),
-      state: (state) => void this.emit("state", state),
-      ended: (error) => this.ended(error),
-      failed: this.failed,
-    });
-    const outbox = new Outbox(this.connection, {
-      timeout: milliseconds(options.timeout ?? 30_000),
-      maxPending: options.maxPending ?? 1_000,
-      maxPendingBytes: options.maxPendingBytes ?? 4 * 1024 * 1024,
-    });
-    this.core = new Inside(outbox, this.connection, () => `${++this.names}`, this.failed);
-    this.batcher = new Batcher(outbox, options.batch ?? true);
+    this.connection = new Connection(address(url), socketClass(WebSocket), !!WebSocket, token ?? apiKey, this);
+    this.outbox = new Outbox(this.connection, { timeout: milliseconds(timeout), maxPending, maxPendingBytes });
+    this.batcher = new Batcher(this.outbox, batch);
   }
 
   /** What the connection does now. */
@@ -76,50 +73,72 @@ export class Tidewire extends Emitter<ClientEvents> {
     return this.connection.state;
   }
 
-  /** A stream of messages, which need not exist before somebody publishes to it. Its payloads are JSON, unless a codec or schema says otherwise. */
+  /** A stream of messages. Its payloads are JSON, unless a codec or schema says otherwise. */
   stream<T = any>(name: string, typed: Typed<T> = {}): Stream<T> {
-    return new Stream(this.core, this.batcher, name, typed);
+    return new Stream(this, this.batcher, name, typed);
   }
 
   /** A queue of messages for workers. */
   queue<T = any>(name: string, typed: Typed<T> = {}): Queue<T> {
-    return new Queue(this.core, name, typed);
+    return new Queue(this, name, typed);
   }
 
   /** A room. */
   room(name: string): RoomEntry {
-    return new RoomEntry(this.core, name);
+    return new RoomEntry(this, name);
   }
 
   /** An event store: the default one, or the one of this name. */
   events(store?: string): Events {
-    return new Events(this.core, store);
+    return new Events(this, store);
   }
 
-  private dispatch(message: any): void {
-    const { feeds, workers, rooms, outbox } = this.core;
-    const { type } = message;
-    if (message.id !== undefined && (type === "ok" || type === "error")) outbox.answer(message);
-    else if (message.subscription !== undefined) feeds.get(message.subscription)?.take(message);
-    else if (type === "delivery") workers.get(message.queue)?.delivery(message);
+  /** @internal */
+  get up(): boolean {
+    return this.connection.up;
+  }
+
+  /** @internal */
+  send(message: object): void {
+    if (this.up) this.connection.send(JSON.stringify(message));
+  }
+
+  /** @internal */
+  name(): string {
+    return `${++this.names}`;
+  }
+
+  /** @internal */
+  onFrame(message: any): void {
+    const { type, id, subscription, queue } = message;
+    if (id !== undefined && (type === "ok" || type === "error")) this.outbox.answer(message);
+    else if (subscription !== undefined) this.feeds.get(subscription)?.take(message);
     else if (type === "notice") this.emit("notice", message.message);
-    else if (type === "error" && message.queue !== undefined) workers.get(message.queue)?.problem(message);
-    else if (type !== "pong") rooms.get(message.room ?? "public")?.take(message);
+    else if (type === "delivery" || (type === "error" && queue !== undefined)) this.workers.get(queue)?.take(message);
+    else if (type !== "pong") this.rooms.get(message.room ?? "public")?.take(message);
   }
 
-  private up(): void {
-    for (const each of [...this.core.resumed]) each.up();
-    this.core.outbox.connected();
+  /** @internal */
+  onState(state: State): void {
+    this.emit("state", state);
   }
 
-  private down(): void {
-    this.core.outbox.disconnected();
-    for (const each of [...this.core.resumed]) each.down();
+  /** @internal */
+  onUp(): void {
+    for (const each of [...this.resumed]) each.up();
+    this.outbox.schedule();
   }
 
-  private ended(error: TidewireError | undefined): void {
-    this.core.outbox.end(error ?? new Closed());
-    for (const each of [...this.core.resumed]) each.ended(error);
+  /** @internal */
+  onDown(): void {
+    this.outbox.disconnected();
+    for (const each of [...this.resumed]) each.down();
+  }
+
+  /** @internal */
+  onEnd(error: TidewireError | undefined): void {
+    this.outbox.end(error ?? new Closed());
+    for (const each of [...this.resumed]) each.ended(error);
   }
 
   /** Waits until all requests are answered, at most 5 s, and ends all iterations, workers and the connection. */
@@ -128,40 +147,13 @@ export class Tidewire extends Emitter<ClientEvents> {
   }
 
   private async shut(): Promise<void> {
-    if (this.connection.state.name === "closed") return;
-    let timer: ReturnType<typeof setTimeout>;
-    const late = new Promise<void>((resolve) => (timer = setTimeout(resolve, 5_000)));
-    const workers = Promise.all([...this.core.workers.values()].map((worker) => worker.stop()));
-    await Promise.race([late, workers.then(() => this.core.outbox.empty())]);
-    clearTimeout(timer!);
+    const workers = Promise.all([...this.workers.values()].map((worker) => worker.stop()));
+    await within(5_000, workers.then(() => this.outbox.empty()));
     this.connection.end();
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.close();
-  }
-}
-
-/** What streams, queues, rooms and events share. */
-class Inside implements Core {
-  readonly feeds = new Map<string, FeedTarget>();
-  readonly workers: Core["workers"] = new Map();
-  readonly rooms: Core["rooms"] = new Map();
-  readonly resumed = new Set<Resumed>();
-
-  constructor(
-    readonly outbox: Outbox,
-    private readonly connection: Connection,
-    readonly name: () => string,
-    readonly failed: (error: unknown) => void,
-  ) {}
-
-  get up(): boolean {
-    return this.connection.up;
-  }
-
-  send(message: object): void {
-    if (this.up) this.connection.send(JSON.stringify(message));
   }
 }
 

@@ -38,11 +38,11 @@ export type SocketClass = new (url: string, protocols: string[], options?: any) 
 
 /** @internal */
 export interface Handlers {
-  frame(message: any): void;
-  up(): void;
-  down(): void;
-  state(state: State): void;
-  ended(error: TidewireError | undefined): void;
+  onFrame(message: any): void;
+  onUp(): void;
+  onDown(): void;
+  onState(state: State): void;
+  onEnd(error: TidewireError | undefined): void;
   failed(error: unknown): void;
 }
 
@@ -93,7 +93,7 @@ export class Connection implements Link {
 
   private set(state: State): void {
     this.state = state;
-    this.on.state(state);
+    this.on.onState(state);
   }
 
   private async connect(): Promise<void> {
@@ -137,7 +137,7 @@ export class Connection implements Link {
     this.silent = false;
     try {
       const message = JSON.parse(data);
-      if (this.up && message.id !== "auth" && message.type !== "expiring") this.on.frame(message);
+      if (this.up && message.id !== "auth" && message.type !== "expiring") this.on.onFrame(message);
       else this.handshake(message, token);
     } catch (error) {
       this.on.failed(error);
@@ -198,7 +198,7 @@ export class Connection implements Link {
     this.since = Date.now();
     this.expectSign(silence);
     this.set({ name: "connected" });
-    this.on.up();
+    this.on.onUp();
   }
 
   /** Asks for a sign of life when nothing has come for `ms`. */
@@ -271,7 +271,7 @@ export class Connection implements Link {
         // It was not open.
       }
     }
-    if (up) this.on.down();
+    if (up) this.on.onDown();
   }
 
   /** Ends for ever. */
@@ -280,7 +280,7 @@ export class Connection implements Link {
     this.forget?.();
     this.cut();
     this.set(error ? { name: "closed", error } : { name: "closed" });
-    this.on.ended(error);
+    this.on.onEnd(error);
   }
 }
 

@@ -1,5 +1,4 @@
 import type { Outbox } from "./outbox.js";
-import type { Problem } from "./errors.js";
 
 /** What begins again on each new connection. @internal */
 export interface Resumed {
@@ -11,7 +10,7 @@ export interface Resumed {
   ended(error?: Error): void;
 }
 
-/** What gets the messages of the server for a subscription. @internal */
+/** What gets messages of the server. @internal */
 export interface FeedTarget extends Resumed {
   take(message: any): void;
 }
@@ -20,8 +19,8 @@ export interface FeedTarget extends Resumed {
 export interface Core {
   readonly outbox: Outbox;
   readonly feeds: Map<string, FeedTarget>;
-  readonly workers: Map<string, Resumed & { delivery(message: any): void; problem(problem: Problem): void; stop(): Promise<void> }>;
-  readonly rooms: Map<string, Resumed & { take(message: any): void }>;
+  readonly workers: Map<string, FeedTarget & { stop(): Promise<void> }>;
+  readonly rooms: Map<string, FeedTarget>;
   readonly resumed: Set<Resumed>;
   /** Whether there is a connection. */
   readonly up: boolean;

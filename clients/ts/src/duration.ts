@@ -23,3 +23,10 @@ export function quietTimer(fn: () => void, ms: number): ReturnType<typeof setTim
 
 /** A random pause before attempt n, from 0: full jitter. @internal */
 export const jitter = (n: number, base = 250, max = 20_000): number => Math.random() * Math.min(max, base * 2 ** n);
+
+/** Waits for a promise, but not longer than ms. @internal */
+export async function within(ms: number, promise: Promise<unknown>): Promise<void> {
+  let timer: ReturnType<typeof setTimeout>;
+  await Promise.race([promise, new Promise((resolve) => (timer = setTimeout(resolve, ms)))]);
+  clearTimeout(timer!);
+}

@@ -93,7 +93,7 @@ export class Events {
       lane: `append ${this.store ?? ""}`,
       mode: "repeat",
       effect: true,
-      write: ({ id }: Request) => `{"type":"append","id":${id},${outbox.identity()},${fields.slice(1)}`,
+      write: ({ id }: Request) => `{"type":"append","id":${id},${outbox.identity()}${fields.slice(1)}`,
       read: ({ positions, duplicate }: Answer) => ({ positions, duplicate: duplicate ?? false }),
     });
   }

@@ -66,7 +66,7 @@ export abstract class Feed<Raw extends { position: number }, T> extends Standing
   /** Subscribes again, after what the program has. @internal */
   protected override again(): void {
     const { core, inbox } = this;
-    inbox.items.drain();
+    inbox.items = [];
     this.used = 0;
     // Messages of the subscription before have its name.
     core.feeds.delete(this.name);
@@ -135,14 +135,14 @@ export abstract class Feed<Raw extends { position: number }, T> extends Standing
 
   /** @internal */
   override ended(error?: Error): void {
-    this.inbox.items.drain();
+    this.inbox.items = [];
     this.end(error);
   }
 
   /** @internal */
   protected halt(error?: unknown): void {
     if (this.over) return;
-    this.inbox.items.drain();
+    this.inbox.items = [];
     this.core.send({ type: "unsubscribe", subscription: this.name });
     this.end(error);
   }

@@ -1,8 +1,6 @@
-import { Fifo } from "./fifo.js";
-
 /** What has arrived for a program that iterates over it. @internal */
 export class Inbox<Raw, T> {
-  items = new Fifo<Raw>();
+  items: Raw[] = [];
   private over = false;
   private error: unknown;
   private arrived: (() => void) | undefined;

@@ -1,7 +1,6 @@
 import { byteLength } from "./codec.js";
 import { jitter, quietTimer } from "./duration.js";
 import { Closed, connectionLost, OutcomeUnknown, tooBig, type TidewireError } from "./errors.js";
-import { Fifo } from "./fifo.js";
 import { Caller, deadlineOf, Request, type Answer, type CallOptions, type Spec } from "./request.js";
 import { soon } from "./tick.js";
 
@@ -24,18 +23,21 @@ export interface Bounds {
   maxPendingBytes: number;
 }
 
-/** Requests of one lane that the server wants to have later. */
+/** A pause that the server wants for the requests of a lane. */
 interface Hold {
   attempts: number;
-  timer: ReturnType<typeof setTimeout> | undefined;
-  requests: Request[];
+  timer?: ReturnType<typeof setTimeout> | undefined;
 }
+
+// What these say holds for every message of a batch: to send each one alone would change nothing.
+const aboutStream = /^(forbidden|not_found|not_served|queue_stream|unauthenticated|invalid_name)$/;
 
 /** The requests of a client: in the order of their calls, bounded on the wire, sent again when that is right. @internal */
 export class Outbox {
-  private queue = new Fifo<Request>();
-  // Requests that mean something on this connection alone. They wait for no room, since what they settle makes room.
-  private readonly urgent = new Fifo<Request>();
+  /** Called when calls that come later have to go out in a later request. */
+  onSeal = (): void => {};
+  private readonly client = Array.from(crypto.getRandomValues(new Uint8Array(16)), (b) => b.toString(16).padStart(2, "0")).join("");
+  private queue: Request[] = [];
   private readonly inflight = new Map<number, Request>();
   private bytes = 0;
   private readonly holds = new Map<string, Hold>();
@@ -44,18 +46,14 @@ export class Outbox {
   private scheduled = false;
   private sweep: ReturnType<typeof setTimeout> | undefined;
   private sweepAt = Infinity;
-  private ended: TidewireError | undefined;
-  private closing = false;
+  private over: TidewireError | undefined;
   private emptied: (() => void) | undefined;
-  /** Called when calls that come later have to go out in a later request. */
-  onSeal: () => void = () => {};
-  readonly client = Array.from(crypto.getRandomValues(new Uint8Array(16)), (b) => b.toString(16).padStart(2, "0")).join("");
 
   constructor(private readonly link: Link, private readonly bounds: Bounds) {}
 
-  /** The fields that let the server know a repetition. Each call is another request. */
+  /** The fields that let the server know a repetition, as JSON. Each call is another request. */
   identity(): string {
-    return `"client":"${this.client}","sequence":${this.sequence++}`;
+    return `"client":"${this.client}","sequence":${this.sequence++},`;
   }
 
   /** Makes a request with one call. */
@@ -68,7 +66,7 @@ export class Outbox {
   }
 
   /** A request that repeats as long as it is not answered, and changes nothing twice. */
-  ask<R = Answer>(options: CallOptions, lane: string, fields: object, read: (answer: Answer) => R = (answer) => answer as R): Promise<R> {
+  ask<R = Answer>(options: CallOptions, lane: string, fields: object, read = (answer: Answer): unknown => answer): Promise<R> {
     return this.call(options, { lane, mode: "repeat", write: ({ id }) => JSON.stringify({ id, ...fields }), read });
   }
 
@@ -87,21 +85,19 @@ export class Outbox {
     const caller = new Caller<R>(deadlineOf(options, this.bounds.timeout), options.signal);
     request.callers.push(caller);
     caller.watch(() => this.settled());
-    if (this.ended) caller.fail(this.ended);
-    else this.sweepBy(caller.deadline);
+    this.sweepBy(caller.deadline);
     return caller;
   }
 
   submit(request: Request): void {
-    if (this.ended) return;
-    if (this.closing && request.spec.mode !== "bound") return request.fail(new Closed(undefined, request.id));
-    if (request.spec.mode === "bound") {
-      if (!this.link.up) return request.fail(request.spec.lost!());
-      this.urgent.push(request);
+    const { mode, lost } = request.spec;
+    if (mode === "bound") {
+      if (!this.link.up) return request.fail(lost!());
     } else {
-      this.queue.push(request);
+      if (this.over) return request.fail(this.over);
       this.link.need();
     }
+    this.queue.push(request);
     this.schedule();
   }
 
@@ -117,47 +113,46 @@ export class Outbox {
   }
 
   private pump(): void {
-    while (this.link.up && this.urgent.length) this.transmit(this.urgent.shift()!);
-    while (this.link.up && this.queue.length) {
-      const request = this.queue.peek()!;
-      const hold = this.holds.get(request.spec.lane);
-      if (request.waiting) {
-        if (hold?.timer) hold.requests.push(request);
-        else if (!this.hasRoom(request)) return;
-        else this.transmit(request);
-      }
-      this.queue.shift();
+    const { queue } = this;
+    let full = false;
+    this.queue = [];
+    for (const request of queue) {
+      if (!request.waiting) continue;
+      // Requests that mean something on this connection alone wait for no room, since they settle what others have sent.
+      const bound = request.spec.mode === "bound";
+      full ||= !bound && !this.hasRoom(request);
+      if (!this.link.up || (full && !bound) || this.holds.get(request.spec.lane)?.timer) this.queue.push(request);
+      else this.transmit(request);
     }
     this.settled();
   }
 
   private hasRoom(request: Request): boolean {
-    if (this.inflight.size === 0) return true;
-    return this.inflight.size < this.bounds.maxPending && this.bytes + request.frame().length <= this.bounds.maxPendingBytes;
+    const { inflight, bounds } = this;
+    return !inflight.size || !this.link.up || (inflight.size < bounds.maxPending && this.bytes + request.frame().length <= bounds.maxPendingBytes);
   }
 
   private transmit(request: Request): void {
     const text = request.frame();
-    if (text.length * 3 > this.link.maxBytes) {
-      const bytes = byteLength(text);
-      if (bytes > this.link.maxBytes) {
-        if (!this.split(request)) request.fail(tooBig(bytes, this.link.maxBytes, request.id));
-        return;
-      }
+    const { link } = this;
+    const bytes = text.length * 3 > link.maxBytes ? byteLength(text) : 0;
+    if (bytes > link.maxBytes) {
+      if (!this.split(request)) request.fail(tooBig(bytes, link.maxBytes, request.id));
+      return;
     }
     request.sent = true;
     this.inflight.set(request.id, request);
     this.bytes += text.length;
-    this.link.send(text);
+    link.send(text);
   }
 
   /** Takes the answer to a request. */
   answer(answer: Answer): void {
     const request = this.inflight.get(answer.id);
     if (!request) return;
-    this.take(request);
+    this.remove(request);
     if (answer.type === "ok") {
-      if (this.holds.size) this.release(request.spec.lane, true);
+      this.release(request.spec.lane);
       request.ok(answer);
     } else {
       this.refused(request, answer);
@@ -166,136 +161,115 @@ export class Outbox {
     else this.settled();
   }
 
-  private take(request: Request): void {
+  private remove(request: Request): void {
     this.inflight.delete(request.id);
-    this.bytes -= request.text!.length;
+    this.bytes -= request.frame().length;
     request.sent = false;
   }
 
   private refused(request: Request, answer: Answer): void {
+    const { code } = answer;
     const { mode, effect, lane } = request.spec;
-    const unknown = answer.code === "outcome_unknown";
-    const renewed = answer.code === "token_expired" && this.link.renew();
+    const unknown = code === "outcome_unknown";
     const error = request.errorOf(answer);
-    if (mode === "repeat" && (answer.retryable || renewed || (unknown && effect))) {
+    if (mode === "repeat" && (answer.retryable || (unknown && effect) || (code === "token_expired" && this.link.renew()))) {
       request.last = error;
       request.unknown ||= unknown;
-      this.hold(lane, request, answer.retry_after_ms);
-    } else if (!aboutStream.has(answer.code) && !(error instanceof OutcomeUnknown) && this.split(request)) {
-      this.schedule();
-    } else {
+      this.hold(lane, answer.retry_after_ms);
+      this.requeue([request]);
+    } else if (aboutStream.test(code) || error instanceof OutcomeUnknown || !this.split(request)) {
       request.fail(error);
     }
   }
 
   /** Makes a request of each call, so that one bad message harms no other. */
-  private split(request: Request): boolean {
-    if (request.callers.length < 2) return false;
-    for (const caller of request.callers) {
-      const alone = this.request(request.spec);
+  private split({ callers, spec }: Request): boolean {
+    if (callers.length < 2) return false;
+    for (const caller of callers) {
+      const alone = this.request(spec);
       alone.callers.push(caller);
       this.queue.push(alone);
     }
+    this.schedule();
     return true;
   }
 
-  private hold(lane: string, request: Request, told: number | undefined): void {
-    let hold = this.holds.get(lane);
-    if (!hold) this.holds.set(lane, (hold = { attempts: 0, timer: undefined, requests: [] }));
-    hold.requests.push(request);
-    hold.timer ??= setTimeout(() => this.release(lane, false), told ?? jitter(hold.attempts++));
+  private hold(lane: string, told: number | undefined): void {
+    const hold: Hold = this.holds.get(lane) ?? { attempts: 0 };
+    this.holds.set(lane, hold);
+    hold.timer ??= setTimeout(() => {
+      hold.timer = undefined;
+      this.schedule();
+    }, told ?? jitter(hold.attempts++));
   }
 
-  /** Ends the pause of a lane. `forget` begins with a short one the next time. */
-  private release(lane: string, forget: boolean): void {
-    const hold = this.holds.get(lane);
-    if (!hold) return;
-    clearTimeout(hold.timer);
-    hold.timer = undefined;
-    if (forget) this.holds.delete(lane);
-    this.requeue(hold.requests);
-    hold.requests = [];
+  private release(lane: string): void {
+    clearTimeout(this.holds.get(lane)?.timer);
+    this.holds.delete(lane);
   }
 
   /** Puts requests back, in the order of their calls. */
   private requeue(requests: Request[]): void {
-    if (!requests.length) return;
-    this.queue = new Fifo([...requests, ...this.queue.drain()].sort((a, b) => a.id - b.id));
-    this.schedule();
-  }
-
-  /** Says that there is a new connection. */
-  connected(): void {
+    this.queue = [...requests, ...this.queue].sort((a, b) => a.id - b.id);
     this.schedule();
   }
 
   /** Says that the connection has ended. */
   disconnected(): void {
-    for (const request of this.urgent.drain()) request.fail(request.spec.lost!());
     const again: Request[] = [];
-    for (const request of this.inflight.values()) {
-      this.take(request);
+    for (const request of [...this.inflight.values(), ...this.queue]) {
+      const { sent, id } = request;
       const { mode, effect, lost } = request.spec;
+      if (sent) this.remove(request);
       if (mode === "bound") request.fail(lost!());
-      else if (mode === "once") request.fail(new OutcomeUnknown("the connection has ended before the answer came", request.id));
+      else if (sent && mode === "once") request.fail(new OutcomeUnknown("the connection has ended before the answer", id));
       else if (request.waiting) again.push(request);
-      request.unknown ||= effect ?? false;
+      request.unknown ||= !!effect && sent;
     }
+    this.queue = [];
     this.requeue(again);
     this.settled();
   }
 
   /** Takes no more calls of the program. It is fulfilled when nothing waits for an answer. */
   empty(): Promise<void> {
-    this.closing = true;
+    this.over = new Closed();
     return new Promise((resolve) => {
       this.emptied = resolve;
       this.settled();
     });
   }
 
-  private *all(): Iterable<Request> {
-    yield* this.inflight.values();
-    const queued = this.queue.drain();
-    this.queue = new Fifo(queued);
-    yield* queued;
-    for (const { requests } of this.holds.values()) yield* requests;
+  private all(): Request[] {
+    return [...this.inflight.values(), ...this.queue];
   }
 
   private settled(): void {
-    if (!this.emptied || this.urgent.length) return;
-    for (const request of this.all()) if (request.waiting) return;
-    this.emptied();
+    if (this.emptied && !this.all().some((request) => request.waiting)) this.emptied();
   }
 
   private sweepBy(deadline: number): void {
     if (deadline >= this.sweepAt) return;
     clearTimeout(this.sweep);
     this.sweepAt = deadline;
-    this.sweep = quietTimer(() => this.expire(), Math.max(0, deadline - Date.now()));
+    this.sweep = quietTimer(() => this.expire(), deadline - Date.now());
   }
 
   private expire(): void {
-    this.sweepAt = Infinity;
     const now = Date.now();
-    let next = Infinity;
-    for (const request of this.all()) next = Math.min(next, request.expire(now));
-    this.sweepBy(next);
+    this.sweepAt = Infinity;
+    this.sweepBy(Math.min(...this.all().map((request) => request.expire(now))));
     this.settled();
   }
 
   /** Fails everything that waits, and all later calls. */
   end(error: TidewireError): void {
-    this.ended = error;
+    this.over = error;
     clearTimeout(this.sweep);
-    for (const hold of this.holds.values()) clearTimeout(hold.timer);
-    for (const request of [...this.all(), ...this.urgent.drain()]) request.fail(error);
-    this.queue.drain();
-    this.holds.clear();
+    for (const lane of this.holds.keys()) this.release(lane);
+    for (const request of this.all()) request.fail(error);
+    this.queue = [];
     this.inflight.clear();
-    this.emptied?.();
+    this.settled();
   }
 }
-
-// What these say holds for every message of a batch: to send each one alone would change nothing.
-const aboutStream = new Set(["forbidden", "not_found", "not_served", "queue_stream", "unauthenticated", "invalid_name"]);

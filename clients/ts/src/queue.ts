@@ -53,7 +53,7 @@ export class Queue<T = unknown> {
       mode: "repeat",
       effect: true,
       // A unique key makes a repetition harmless by itself, and the server takes only one of the two.
-      write: ({ id }: Request) => `{"type":"enqueue","id":${id},${fields},${uniqueKey === undefined ? `${outbox.identity()},` : ""}${body}`,
+      write: ({ id }: Request) => `{"type":"enqueue","id":${id},${fields},${uniqueKey === undefined ? outbox.identity() : ""}${body}`,
       read: ({ position, duplicate }: Answer) => ({ position: position!, duplicate: duplicate ?? false }),
     });
   }

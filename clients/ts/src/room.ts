@@ -116,7 +116,7 @@ export class Room extends Standing {
 
   /** @internal */
   override up(): void {
-    if (this.stored) this.inbox.items.drain();
+    if (this.stored) this.inbox.items = [];
     else if (this.live) this.events.emit("gap", { missed: undefined });
     this.full = false;
     super.up();
@@ -175,6 +175,7 @@ export class Room extends Standing {
   /** The program has a chat. */
   private taken(chat: Chat): void {
     if (chat.position !== undefined) this.seen = chat.position;
+    if (this.own.size > 1_000) this.own.clear();
     if (!this.full || this.inbox.items.length) return;
     this.full = false;
     if (!this.stored || !this.core.up) return;
@@ -208,7 +209,7 @@ export class Room extends Standing {
       lane: `chat ${this.name}`,
       mode: this.stored ? "repeat" : "once",
       effect: this.stored,
-      write: ({ id }) => `{"type":"chat","id":${id},${this.stored ? `${outbox.identity()},` : ""}${body}`,
+      write: ({ id }) => `{"type":"chat","id":${id},${this.stored ? outbox.identity() : ""}${body}`,
       read: ({ position }: Answer) => this.said(position),
     });
   }
@@ -216,14 +217,13 @@ export class Room extends Standing {
   private said(position: number | undefined): { position?: number } {
     if (position === undefined) return {};
     if (position > (this.seen ?? 0)) this.own.add(position);
-    for (const at of this.own) if (at <= (this.seen ?? 0)) this.own.delete(at);
     return { position };
   }
 
   /** Leaves the room. */
   async leave(): Promise<void> {
     if (this.over) return;
-    this.inbox.items.drain();
+    this.inbox.items = [];
     this.end();
     // A membership ends with its connection, too.
     if (this.core.up) await this.core.outbox.bound({ type: "leave", room: this.name }, {}, { timeout: 5_000 }).catch(() => {});
@@ -236,7 +236,7 @@ export class Room extends Standing {
 
   /** @internal */
   override ended(error?: Error): void {
-    this.inbox.items.drain();
+    this.inbox.items = [];
     this.end(error);
   }
 

@@ -56,7 +56,7 @@ export class Stream<T = unknown> {
       lane: `publish ${this.name}`,
       mode: "repeat",
       effect: true,
-      write: ({ id }: Request) => `{"type":"publish","id":${id},"stream":${JSON.stringify(this.name)},${outbox.identity()},"messages":[${messages}]}`,
+      write: ({ id }: Request) => `{"type":"publish","id":${id},"stream":${JSON.stringify(this.name)},${outbox.identity()}"messages":[${messages}]}`,
       read: ({ position, partition, duplicate, count }: Answer) => ({ ...stored(position!, partition, duplicate), count: count ?? values.length }),
     });
   }

@@ -3,7 +3,6 @@ import type { Core } from "./core.js";
 import { later } from "./emitter.js";
 import { Fenced, TooOld, type InvalidMessage, type TidewireError } from "./errors.js";
 import { Feed, type Item } from "./feed.js";
-import { Fifo } from "./fifo.js";
 import { decode, Message, type RawMessage } from "./message.js";
 import { working, type Work } from "./otel.js";
 import type { Answer, CallOptions } from "./request.js";
@@ -97,8 +96,8 @@ export class Subscription<T> extends Feed<RawMessage, Message<T>> {
   private revoked(partitions: number[]): void {
     for (const partition of partitions) this.owned.delete(partition);
     const lost = (item: Item<RawMessage>) => !("stop" in item) && partitions.includes(("raw" in item ? item.raw : item).partition!);
-    const items = this.inbox.items.drain();
-    this.inbox.items = new Fifo(items.filter((item) => !lost(item)));
+    const { items } = this.inbox;
+    this.inbox.items = items.filter((item) => !lost(item));
     this.use(items.filter((item) => "raw" in item && lost(item)).length);
     later(this.core.failed, this.o.onRevoked, partitions);
   }

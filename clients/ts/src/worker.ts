@@ -1,8 +1,8 @@
 import { byteLength, type Codec } from "./codec.js";
 import type { Core } from "./core.js";
-import { milliseconds, quietTimer, type Duration } from "./duration.js";
+import { milliseconds, quietTimer, within, type Duration } from "./duration.js";
 import { later } from "./emitter.js";
-import { Closed, errorOf, type Problem } from "./errors.js";
+import { Closed, errorOf } from "./errors.js";
 import { Dead, Job, Retry, type Delivery } from "./job.js";
 import { decode } from "./message.js";
 import { working } from "./otel.js";
@@ -80,11 +80,6 @@ export class Worker<T> extends Standing {
   }
 
   /** @internal */
-  problem(problem: Problem): void {
-    this.trouble(errorOf(problem));
-  }
-
-  /** @internal */
   override up(): void {
     if (!this.stopping) super.up();
   }
@@ -108,7 +103,12 @@ export class Worker<T> extends Standing {
   }
 
   /** @internal */
-  delivery(raw: Delivery): void {
+  take(message: any): void {
+    if (message.type === "error") this.trouble(errorOf(message));
+    else this.deliver(message);
+  }
+
+  private deliver(raw: Delivery): void {
     // What comes after the stop has begun goes back to the queue with the end of the consumer.
     if (this.over || this.stopping) return;
     const job = new Job<T>(raw);
@@ -126,11 +126,11 @@ export class Worker<T> extends Standing {
       (job as { value: T }).value = await decode(this.codec, raw);
       await (work ? work.run(() => this.handler(job)) : this.handler(job));
       this.release(job);
-      settled = job.lost ? Promise.resolve(false) : this.settler.ack(job, this.running === 0 || this.running * 2 <= this.concurrency);
+      settled = job.lost ? Promise.resolve(false) : this.settler.ack(job.delivery, this.running === 0 || this.running * 2 <= this.concurrency);
     } catch (error) {
       failure = error ?? new Error("the handler has thrown nothing");
       this.release(job);
-      settled = job.lost ? Promise.resolve(false) : this.settler.nack(job, refusal(failure));
+      settled = job.lost ? Promise.resolve(false) : this.settler.nack(job.delivery, refusal(failure));
     }
     work?.end(failure);
     await this.report(job, settled, failure);
@@ -176,7 +176,7 @@ export class Worker<T> extends Standing {
   }
 
   private async extendSome(jobs: Job<T>[]): Promise<void> {
-    const lost = await this.settler.extend(jobs.map((job) => job.delivery), this.lease);
+    const lost = await this.settler.settle("extend", jobs.map((job) => job.delivery), { lease_ms: this.lease });
     for (const job of jobs) {
       if (!lost.has(job.delivery)) continue;
       job.lose();
@@ -198,13 +198,8 @@ export class Worker<T> extends Standing {
   private async wind(drain: number): Promise<void> {
     if (this.over) return;
     this.core.send({ type: "credit", queue: this.queue, n: -this.concurrency });
-    this.settler.flush();
-    if (this.jobs.size) {
-      let timer: ReturnType<typeof setTimeout>;
-      await Promise.race([new Promise<void>((resolve) => (this.idle = resolve)), new Promise<void>((resolve) => (timer = setTimeout(resolve, drain)))]);
-      clearTimeout(timer!);
-      this.lose(new Closed("the worker has stopped"));
-    }
+    if (this.jobs.size) await within(drain, new Promise<void>((resolve) => (this.idle = resolve)));
+    this.lose(new Closed("the worker has stopped"));
     // If the connection ends, the consumer does, too.
     await this.core.outbox.bound({ type: "cancel", queue: this.queue }, {}, { timeout: 5_000 }).catch(() => {});
     this.end();
