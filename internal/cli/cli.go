@@ -64,18 +64,19 @@ func exit(code int, format string, args ...any) error {
 
 // commands is the whole command line.
 type commands struct {
-	Serve    serveCmd    `cmd:"" help:"Run the server."`
-	Config   configCmd   `cmd:"" help:"Print the settings that serve would use, and where each one comes from: a flag, the environment, the file, or the default."`
-	Stream   streamCmd   `cmd:"" help:"Streams: append-only logs."`
-	Queue    queueCmd    `cmd:"" help:"Queues: each message is delivered to one consumer."`
-	Events   eventsCmd   `cmd:"" help:"Event stores: events with tags. An append can have a condition."`
-	Keys     keysCmd     `cmd:"" help:"API keys: credentials of programs."`
-	Schedule scheduleCmd `cmd:"" help:"Schedules: messages at times, by cron expressions or once."`
-	Nodes    nodesCmd    `cmd:"" help:"List the servers of clusters."`
-	DB       dbCmd       `cmd:"" name:"db" help:"Manage the private PostgreSQL and the database schema."`
-	Doctor   doctorCmd   `cmd:"" help:"Check the database and recommend changes. It changes nothing itself."`
-	Bench    benchCmd    `kong:"cmd,set='data_dir=',set='data_dir_help=Directory of the private PostgreSQL, which stays after the run. Default: a temporary directory, which is removed.',help='Measure, on this machine.'"`
-	Version  versionCmd  `cmd:"" help:"Print the version."`
+	Serve     serveCmd     `cmd:"" help:"Run the server."`
+	Config    configCmd    `cmd:"" help:"Print the settings that serve would use, and where each one comes from: a flag, the environment, the file, or the default."`
+	Stream    streamCmd    `cmd:"" help:"Streams: append-only logs."`
+	Queue     queueCmd     `cmd:"" help:"Queues: each message is delivered to one consumer."`
+	Events    eventsCmd    `cmd:"" help:"Event stores: events with tags. An append can have a condition."`
+	Keys      keysCmd      `cmd:"" help:"API keys: credentials of programs."`
+	Schedule  scheduleCmd  `cmd:"" help:"Schedules: messages at times, by cron expressions or once."`
+	Nodes     nodesCmd     `cmd:"" help:"List the servers of clusters."`
+	DB        dbCmd        `cmd:"" name:"db" help:"Manage the private PostgreSQL and the database schema."`
+	Doctor    doctorCmd    `cmd:"" help:"Check the database and recommend changes. It changes nothing itself."`
+	Bench     benchCmd     `kong:"cmd,set='data_dir=',set='data_dir_help=Directory of the private PostgreSQL, which stays after the run. Default: a temporary directory, which is removed.',help='Measure, on this machine.'"`
+	TestProxy testProxyCmd `cmd:"" name:"test-proxy" help:"Test a client: a proxy that breaks WebSocket connections at chosen messages."`
+	Version   versionCmd   `cmd:"" help:"Print the version."`
 
 	ShowVersion kong.VersionFlag `name:"version" help:"Print the version."`
 

@@ -71,6 +71,15 @@ func TestServeQueues_OverTheWire(t *testing.T) {
 	if out := s.run("queue", "redrive", "jobs"); out != "redriven 1\n" {
 		t.Errorf("redrive: %s", out)
 	}
+	if _, text := request(t, "POST", one.addr, "/v1/queues/jobs/receive?wait_ms=20000", ""); json.Unmarshal([]byte(text), &received) != nil || len(received.Deliveries) != 1 || received.Deliveries[0].Attempt != 1 {
+		t.Fatalf("received after the redrive: %s", text)
+	}
+	if status, text := request(t, "POST", one.addr, "/v1/queues/jobs/nack", fmt.Sprintf(`{"delivery":%q,"dead":true,"reason":"hopeless"}`, received.Deliveries[0].Delivery)); status != 200 {
+		t.Errorf("nack: %d %s", status, text)
+	}
+	if out := s.run("queue", "peek", "jobs", "--dead"); !strings.Contains(out, `"attempts":1,"reason":"hopeless"`) {
+		t.Errorf("dead letters: %s", out)
+	}
 	if out := s.run("queue", "purge", "jobs", "--yes"); !strings.HasPrefix(out, "purged ") {
 		t.Errorf("purge: %s", out)
 	}

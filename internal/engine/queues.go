@@ -36,8 +36,8 @@ type Queues interface {
 	Ack(ctx context.Context, leases []Lease) []error
 	// AckLater is Ack without a result; it does not wait for the commit.
 	AckLater(leases []Lease)
-	// Nack rejects deliveries, which are delivered again after a delay.
-	Nack(ctx context.Context, leases []Lease, delay time.Duration, reason string) []error
+	// Nack rejects deliveries, which are delivered again after a delay, or become dead letters.
+	Nack(ctx context.Context, leases []Lease, how Nack) []error
 	// Extend sets leases to expire after that time from now.
 	Extend(ctx context.Context, leases []Lease, lease time.Duration) []error
 
@@ -82,6 +82,16 @@ type QueueOperations interface {
 	// position. A step takes a bounded time, and is committed when it returns. The next one begins after its Next.
 	RedriveStep(ctx context.Context, name string, filter DeadFilter, after int64, limit int) (DeadStep, error)
 	PurgeDeadStep(ctx context.Context, name string, filter DeadFilter, after int64, limit int) (DeadStep, error)
+}
+
+// Nack says what happens to a delivery that failed.
+type Nack struct {
+	// Delay until it is delivered again; 0 is the pause of the queue, which doubles with each attempt.
+	Delay time.Duration
+	// Dead makes it a dead letter now.
+	Dead bool
+	// Reason is kept with the message.
+	Reason string
 }
 
 // MaxDeadStep is the highest limit of DeadLetters, RedriveStep and PurgeDeadStep.

@@ -82,7 +82,7 @@ func (f cannedQueues) Consume(_ context.Context, name string) (engine.Consumptio
 
 func (f cannedQueues) Ack(context.Context, []engine.Lease) []error { return nil }
 
-func (f cannedQueues) Nack(context.Context, []engine.Lease, time.Duration, string) []error {
+func (f cannedQueues) Nack(context.Context, []engine.Lease, engine.Nack) []error {
 	return nil
 }
 

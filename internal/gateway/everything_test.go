@@ -117,7 +117,7 @@ func TestEverything_Deliveries(t *testing.T) {
 	}
 	for _, kind := range []string{"ack", "nack", "extend"} {
 		for _, body := range []string{`{"delivery":"` + token() + `"`, `{"deliveries":["` + token() + `"]`} {
-			body += map[string]string{"nack": `,"delay_ms":1,"reason":"r"}`, "extend": `,"lease_ms":1000}`}[kind]
+			body += map[string]string{"nack": `,"delay_ms":1,"dead":false,"reason":"r"}`, "extend": `,"lease_ms":1000}`}[kind]
 			if kind == "ack" {
 				body += "}"
 			}
@@ -134,7 +134,7 @@ func TestEverything_Deliveries(t *testing.T) {
 		names[i], _, _ = strings.Cut(rest, `"`)
 	}
 	w.ask(`{"type":"extend","id":2,"queue":"q","deliveries":["`+names[0]+`"],"lease_ms":60000}`, `{"type":"ok","id":2,"count":1}`)
-	send(t, w.Conn, `{"type":"nack","id":"n","queue":"q","deliveries":["`+names[0]+`"],"delay_ms":1,"reason":"r"}`, `{"type":"ack","id":"a","queue":"q","deliveries":["`+names[1]+`"]}`)
+	send(t, w.Conn, `{"type":"nack","id":"n","queue":"q","deliveries":["`+names[0]+`"],"dead":true,"reason":"r"}`, `{"type":"ack","id":"a","queue":"q","deliveries":["`+names[1]+`"]}`)
 	for answers := 0; answers < 2; {
 		if text := w.next(); strings.Contains(text, `"type":"ok"`) {
 			answers++

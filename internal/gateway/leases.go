@@ -157,7 +157,7 @@ func (how settlement) call(ctx context.Context, store engine.Queues, own []engin
 	case "ack":
 		errs = store.Ack(ctx, own)
 	case "nack":
-		errs = store.Nack(ctx, own, how.delay, how.reason)
+		errs = store.Nack(ctx, own, how.nack)
 	default:
 		errs = store.Extend(ctx, own, how.lease)
 	}

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/tidewire/tidewire/internal/engine"
 )
 
 // Nodes are the servers of a cluster.
@@ -67,6 +69,7 @@ type settleQuestion struct {
 	User   string        `json:"user,omitempty"`
 	Kind   string        `json:"kind"`
 	Delay  time.Duration `json:"delay,omitempty"`
+	Dead   bool          `json:"dead,omitempty"`
 	Reason string        `json:"reason,omitempty"`
 	Lease  time.Duration `json:"lease,omitempty"`
 	Tokens []string      `json:"tokens"`
@@ -131,7 +134,7 @@ func (a *api) ownersOf(tokens []string) (here []string, others map[string][]stri
 
 // settleAt has another server settle its deliveries.
 func (a *api) settleAt(ctx context.Context, node string, key pullKey, how settlement, tokens []string) (got settled) {
-	question, _ := json.Marshal(settleQuestion{key.queue, key.user, how.kind, how.delay, how.reason, how.lease, tokens}) // no value of ours fails
+	question, _ := json.Marshal(settleQuestion{key.queue, key.user, how.kind, how.nack.Delay, how.nack.Dead, how.nack.Reason, how.lease, tokens}) // no value of ours fails
 	answer, err := a.server.cfg.Nodes.Ask(ctx, node, question)
 	if err == nil {
 		err = json.Unmarshal(answer, &got)
@@ -152,7 +155,7 @@ func (s *Server) Answer(ctx context.Context, question []byte) []byte {
 	if s.api == nil || s.cfg.Engine.Queues == nil || json.Unmarshal(question, &q) != nil {
 		return nil // which the other server can't decode: it tells its client to try again
 	}
-	how := settlement{kind: q.Kind, delay: q.Delay, reason: q.Reason, lease: q.Lease}
+	how := settlement{kind: q.Kind, nack: engine.Nack{Delay: q.Delay, Dead: q.Dead, Reason: q.Reason}, lease: q.Lease}
 	answer, _ := json.Marshal(s.api.settleHere(ctx, pullKey{q.Queue, q.User}, how, q.Tokens)) // no value of ours fails
 	return answer
 }

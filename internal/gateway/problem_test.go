@@ -141,6 +141,7 @@ func TestInvalid_NamesTheField(t *testing.T) {
 		{`"type":"consume","queue":"jobs","credits":10001`, "invalid_credits", "credits: want a number from 0 to 10000"},
 		{`"type":"extend","queue":"jobs","delivery":"a"`, "invalid_duration", "lease_ms: want a number from 1 to 86400000"},
 		{`"type":"nack","queue":"jobs","delivery":"a","reason":"` + strings.Repeat("x", 1025) + `"`, "invalid", "reason: want at most 1024 bytes"},
+		{`"type":"nack","queue":"jobs","delivery":"a","dead":true,"delay_ms":5`, "invalid", "dead: want no delay_ms beside it"},
 	} {
 		if a := c.refusedWith(`{"id":"x",` + row.fields + `}`); a.Code != row.code || a.ID != "x" || a.Message != row.want {
 			t.Errorf("%.90s: %+v, want %s, %s", row.fields, a, row.code, row.want)

@@ -254,12 +254,15 @@ func (f *fakeQueues) Ack(ctx context.Context, leases []engine.Lease) []error {
 
 func (f *fakeQueues) AckLater(leases []engine.Lease) { f.settleNow(leases, acked) }
 
-func (f *fakeQueues) Nack(ctx context.Context, leases []engine.Lease, delay time.Duration, reason string) []error {
+func (f *fakeQueues) Nack(ctx context.Context, leases []engine.Lease, how engine.Nack) []error {
 	return f.settle(ctx, leases, func(q *fakeQueue, id int, job *fakeJob) {
 		delete(q.leased, id)
-		q.nacks = append(q.nacks, reason)
-		f.asked = append(f.asked, delay)
-		job.from = time.Now().Add(delay)
+		q.nacks = append(q.nacks, how.Reason)
+		f.asked = append(f.asked, how.Delay)
+		if how.Dead {
+			return
+		}
+		job.from = time.Now().Add(how.Delay)
 		q.ready = append(q.ready, job)
 	})
 }

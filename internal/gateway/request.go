@@ -248,10 +248,9 @@ func (r *request) creditsWithin(most int64) *problem {
 
 // settlement is how a request settles deliveries.
 type settlement struct {
-	kind   string // ack, nack or extend
-	delay  time.Duration
-	reason string
-	lease  time.Duration
+	kind  string // ack, nack or extend
+	nack  engine.Nack
+	lease time.Duration
 }
 
 // settlement returns the settlement of a request of that kind.
@@ -259,13 +258,16 @@ func (r *request) settlement(kind string) (s settlement, why *problem) {
 	s.kind = kind
 	switch kind {
 	case "nack":
-		s.reason = r.Reason
-		s.delay, why = within("delay_ms", r.DelayMS, 0, maxDelay)
+		s.nack = engine.Nack{Reason: r.Reason, Dead: r.Dead}
+		s.nack.Delay, why = within("delay_ms", r.DelayMS, 0, maxDelay)
 	case "extend":
 		s.lease, why = within("lease_ms", r.LeaseMS, time.Millisecond, maxDelay)
 	}
-	if len(s.reason) > maxReason {
+	switch {
+	case len(s.nack.Reason) > maxReason:
 		why = wrong(engine.CodeInvalid, "reason", fmt.Sprintf("at most %d bytes", maxReason))
+	case s.nack.Dead && s.nack.Delay > 0:
+		why = wrong(engine.CodeInvalid, "dead", "no delay_ms beside it")
 	}
 	return s, why
 }

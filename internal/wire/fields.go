@@ -39,6 +39,7 @@ const (
 	FieldUniqueMS
 	FieldLeaseMS
 	FieldReason
+	FieldDead
 	FieldEvents
 	FieldCondition
 	FieldQuery
@@ -75,7 +76,7 @@ var fieldNames = [fieldCount]string{
 	FieldClient: "client", FieldSequence: "sequence", FieldPosition: "position", FieldTime: "time",
 	FieldAfter: "after", FieldAt: "at", FieldFrom: "from", FieldCredits: "credits", FieldN: "n",
 	FieldDelivery: "delivery", FieldDeliveries: "deliveries", FieldDelayMS: "delay_ms", FieldPriority: "priority",
-	FieldUniqueKey: "unique_key", FieldUniqueMS: "unique_ms", FieldLeaseMS: "lease_ms", FieldReason: "reason",
+	FieldUniqueKey: "unique_key", FieldUniqueMS: "unique_ms", FieldLeaseMS: "lease_ms", FieldReason: "reason", FieldDead: "dead",
 	FieldEvents: "events", FieldCondition: "condition", FieldQuery: "query", FieldQueries: "queries",
 	FieldBefore: "before", FieldLimit: "limit", FieldBackwards: "backwards", FieldToken: "token",
 	FieldRoom: "room", FieldUser: "user", FieldText: "text", FieldOnLag: "on_lag", FieldPresence: "presence", FieldHistory: "history", FieldTS: "ts",

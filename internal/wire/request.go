@@ -47,6 +47,7 @@ type Request struct {
 	UniqueMS   int64
 	LeaseMS    int64
 	Reason     string
+	Dead       bool
 
 	Events    []engine.Event
 	Condition engine.EventCondition
@@ -238,6 +239,8 @@ func (r *Request) field(in reader, f Field) {
 		r.Keyed, _ = in.boolean()
 	case FieldShare:
 		r.Share, _ = in.boolean()
+	case FieldDead:
+		r.Dead, _ = in.boolean()
 	case FieldKeys:
 		r.Keys = readTexts(in)
 	default: // of rooms, which read it themselves; or of a message that was read before

@@ -20,7 +20,7 @@ var Requests = map[string]Fields{
 	"consume":     Of(FieldQueue, FieldCredits),
 	"cancel":      Of(FieldQueue),
 	"ack":         Of(FieldQueue, FieldDelivery, FieldDeliveries),
-	"nack":        Of(FieldQueue, FieldDelivery, FieldDeliveries, FieldDelayMS, FieldReason),
+	"nack":        Of(FieldQueue, FieldDelivery, FieldDeliveries, FieldDelayMS, FieldReason, FieldDead),
 	"extend":      Of(FieldQueue, FieldDelivery, FieldDeliveries, FieldLeaseMS),
 	"append":      Of(FieldStore, FieldEvents, FieldCondition) | repeatable,
 	"query":       Of(FieldStore, FieldQuery, FieldAfter, FieldBefore, FieldLimit, FieldBackwards),

@@ -264,11 +264,11 @@ func (s *queues) AckLater(leases []engine.Lease) {
 }
 
 // Nack implements engine.Queues.
-func (s *queues) Nack(ctx context.Context, leases []engine.Lease, delay time.Duration, reason string) []error {
+func (s *queues) Nack(ctx context.Context, leases []engine.Lease, how engine.Nack) []error {
 	errs := make([]error, len(leases))
 	var waiting sync.WaitGroup // concurrent, so that they share a commit
 	for i, d := range deliveries(leases) {
-		waiting.Go(func() { errs[i] = d.Nack(ctx, queue.NackOptions{Delay: delay, Reason: reason}) })
+		waiting.Go(func() { errs[i] = d.Nack(ctx, queue.NackOptions(how)) })
 	}
 	waiting.Wait()
 	return engineErrorsOf(errs)

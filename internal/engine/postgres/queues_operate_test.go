@@ -30,7 +30,7 @@ func buryAll(t *testing.T, s *Engine, name string, keys ...string) {
 		ds, err := c.Receive(ctx, len(keys))
 		must(t, err)
 		for _, d := range ds {
-			must(t, errors.Join(s.queues.Nack(ctx, []engine.Lease{d.Lease}, time.Millisecond, "bad "+d.Key)...))
+			must(t, errors.Join(s.queues.Nack(ctx, []engine.Lease{d.Lease}, engine.Nack{Delay: time.Millisecond, Reason: "bad " + d.Key})...))
 			n++
 		}
 	}

@@ -57,6 +57,7 @@ var requestFields = map[wire.Field]*Schema{
 	wire.FieldUniqueMS:   between(1000, 600_000, "the period of unique_key in milliseconds"),
 	wire.FieldLeaseMS:    between(1, dayMS, "the lease ends this many milliseconds from now"),
 	wire.FieldReason:     textUpTo(0, 1024, "why it failed: at most 1,024 bytes. A dead letter keeps it"),
+	wire.FieldDead:       boolean("true: the messages become dead letters at once; not with delay_ms").byDefault(false),
 
 	wire.FieldEvents:    listOf(ref("newEvent", ""), 1, maxList, "events that are stored all or none"),
 	wire.FieldCondition: ref("condition", "nothing is stored if an event after the position matches the query"),

@@ -107,7 +107,7 @@ func queueRequests() []Request {
 			Starts: []string{"delivery", "error"}},
 		{Type: "ack", Summary: "The work is done: the messages leave the queue. The answer comes after the commit. Without an id it costs less, and may be lost.", Right: "consume queue:NAME",
 			Fields: Fields{needQueue}, Either: []string{"delivery", "deliveries"}, Answer: Fields{okSettled}},
-		{Type: "nack", Summary: "The work failed: the messages are delivered again after a delay.", Right: "consume queue:NAME",
+		{Type: "nack", Summary: "The work failed: the messages are delivered again after a delay, or become dead letters.", Right: "consume queue:NAME",
 			Fields: Fields{needQueue, optional("delay_ms", between(0, dayMS, "how long they wait, in milliseconds. Without it, or with 0, the queue's retry_min_ms, doubled with each attempt, up to retry_max_ms"))},
 			Either: []string{"delivery", "deliveries"}, Answer: Fields{okSettled}},
 		{Type: "extend", Summary: "The work takes longer: the leases end later.", Right: "consume queue:NAME",

@@ -73,7 +73,7 @@ func deliveryRoutes() []Route {
 			Answer: objectOf(false, required("deliveries", listOf(objectOf(false, append(Fields{required("queue", text("the queue"))}, delivery()...)...), 0, 1000, "the deliveries; none if there is nothing to do"))),
 			Codes:  []string{"not_found", "too_many_deliveries", "half_closed", "queue_gone", "journal_lost", "queue_stream"}},
 		settle("ack", "The work is done: the messages leave the queue. The answer comes after the commit."),
-		settle("nack", "The work failed: the messages are delivered again after a delay."),
+		settle("nack", "The work failed: the messages are delivered again after a delay, or become dead letters."),
 		settle("extend", "The work takes longer: the leases end later."),
 	}
 }

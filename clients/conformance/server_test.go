@@ -1,0 +1,197 @@
+package conformance_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/tidewire/tidewire/internal/auth/authtest"
+	"github.com/tidewire/tidewire/internal/pgtest"
+)
+
+// patience bounds everything that a test waits for.
+const patience = time.Minute
+
+// server is tidewire as a process, on a database of its own.
+type server struct {
+	t    *testing.T
+	args []string
+	db   pgtest.DB
+	log  *lockedBuffer
+
+	cmd  *exec.Cmd
+	done chan struct{}
+	addr string // of the process that runs
+}
+
+// startServer starts a server, which ends with the test.
+func startServer(t *testing.T, db pgtest.DB, args ...string) *server {
+	t.Helper()
+	s := &server{t: t, db: db, args: append([]string{"serve", "--port", "0", "--database-url", db.URL, "--stored-rooms", "stored-*"}, args...), log: new(lockedBuffer)}
+	s.start(t)
+	t.Cleanup(func() {
+		s.kill()
+		if t.Failed() {
+			t.Logf("the server said:\n%s", s.log.String())
+		}
+	})
+	return s
+}
+
+// start starts the process, and waits until it listens.
+func (s *server) start(t *testing.T) {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.cmd, s.done = exec.Command(self, s.args...), make(chan struct{})
+	s.cmd.Env = append(slices.DeleteFunc(os.Environ(), func(v string) bool {
+		return strings.HasPrefix(v, "DATABASE_") || strings.HasPrefix(v, "PG")
+	}), asServer+"=1")
+	said := new(lockedBuffer)
+	s.cmd.Stdout, s.cmd.Stderr = io.MultiWriter(said, s.log), io.MultiWriter(said, s.log)
+	if err := s.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func(cmd *exec.Cmd, done chan struct{}) { cmd.Wait(); close(done) }(s.cmd, s.done)
+	for {
+		if _, after, ok := strings.Cut(said.String(), "listening on "); ok {
+			if address, _, ok := strings.Cut(after, "\n"); ok {
+				s.addr = strings.TrimPrefix(strings.TrimSpace(address), "http://")
+				return
+			}
+		}
+		select {
+		case <-s.done:
+			t.Fatalf("the server ended: %s", said.String())
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+// kill ends the process at once.
+func (s *server) kill() {
+	s.cmd.Process.Kill()
+	<-s.done
+}
+
+// stop ends the process gracefully.
+func (s *server) stop() {
+	s.cmd.Process.Signal(syscall.SIGTERM)
+	<-s.done
+}
+
+// http sends a request, and returns the status and the answer.
+func (s *server) http(t *testing.T, method, path string, body any) (int, map[string]any) {
+	t.Helper()
+	var in io.Reader
+	if body != nil {
+		text, _ := json.Marshal(body)
+		in = bytes.NewReader(text)
+	}
+	r, err := http.NewRequestWithContext(t.Context(), method, "http://"+s.addr+path, in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if body != nil {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	if slices.ContainsFunc(s.args, func(arg string) bool { return strings.HasPrefix(arg, "--auth-") }) {
+		r.Header.Set("Authorization", "Bearer "+token(t, time.Hour))
+	}
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	got := map[string]any{}
+	text, _ := io.ReadAll(answer.Body)
+	if len(text) > 0 && json.Unmarshal(text, &got) != nil {
+		t.Fatalf("%s %s: %d %s", method, path, answer.StatusCode, text)
+	}
+	return answer.StatusCode, got
+}
+
+// want is http for a request that has to succeed.
+func (s *server) want(t *testing.T, method, path string, body any) map[string]any {
+	t.Helper()
+	status, got := s.http(t, method, path, body)
+	if status/100 != 2 {
+		t.Fatalf("%s %s: %d %v", method, path, status, got)
+	}
+	return got
+}
+
+// stored returns the values of all messages of a stream.
+func (s *server) stored(t *testing.T, stream string) (values []any, positions []float64) {
+	t.Helper()
+	for after := 0.0; ; {
+		page := s.want(t, "GET", fmt.Sprintf("/v1/streams/%s/messages?limit=1000&after=%.0f", stream, after), nil)
+		messages, _ := page["messages"].([]any)
+		if len(messages) == 0 {
+			return values, positions
+		}
+		for _, m := range messages {
+			message := m.(map[string]any)
+			var value any
+			if json.Unmarshal([]byte(message["payload"].(string)), &value) != nil {
+				value = message["payload"]
+			}
+			values, positions = append(values, value), append(positions, message["position"].(float64))
+		}
+		after = page["next"].(float64)
+	}
+}
+
+var secret = []byte("a secret of at least 32 bytes, for tests")
+
+// closed returns the flags of a server in closed mode.
+func closed(t *testing.T) []string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(path, secret, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return []string{"--auth-secret-file", path, "--rule", "admin: read,publish,commit,admin stream:*"}
+}
+
+// token returns a token of an administrator that ends after some time; a negative one has ended.
+func token(t *testing.T, life time.Duration) string {
+	t.Helper()
+	return tokenOf(t, "admin", life)
+}
+
+func tokenOf(t *testing.T, role string, life time.Duration) string {
+	t.Helper()
+	return authtest.Token(t, secret, "ann", life, map[string]any{"role": role})
+}
+
+// lockedBuffer is a bytes.Buffer for several goroutines.
+type lockedBuffer struct {
+	mu  sync.Mutex
+	all bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.all.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.all.String()
+}

@@ -1,0 +1,285 @@
+package conformance_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/tidewire/tidewire/internal/wsproxy"
+)
+
+// A step is a command (README.md), with what its answer has to have, or one of the acts below:
+//
+//	{"do":…, "ok":{…}} or {"do":…, "error":{"code":…}}; without both it has to succeed
+//	{"do":…, "value":"BIG"}                a text of 2 MiB
+//	{"do":…, "begin":"name"}               goes on without the answer, which {"await":"name","ok":…} waits for
+//	{"see":{"on":…,"event":…,…}}           waits for an event
+//	{"messages":{"on":…,"values":[…]}}     the next messages of a subscription have these values, in this order
+//	{"messages":{"on":…,"count":N,"from":M}}   the same with the numbers from M on
+//	{"none":{"on":…,"event":…,"ms":N}}     no such event comes for N ms
+//	{"fault":{…}}                          a rule of the proxy
+//	{"proxy":"cut"|"refuse"|"heal"}
+//	{"server":"kill"|"stop"|"start"|"other"}   "other" sends further connections to the other server of two
+//	{"runner":"freeze"|"thaw"}             SIGSTOP and SIGCONT, like a laptop that sleeps
+//	{"publish":{"stream":…,"values":[…]}}  another program publishes; or "count" and "from"
+//	{"http":{"method":…,"path":…,"body":…,"ok":{…}}}   another program
+//	{"stored":{"stream":…,"values":[…]}}   all that a stream has
+//	{"drop":{"stream":…}}                  retention drops all that a stream has
+//	{"sleep_ms":N}
+
+// acts are the steps that are no commands.
+var acts = map[string]func(*world, any) error{
+	"await":    nil, // see step
+	"see":      func(w *world, v any) error { return w.runner.see(v.(fields)) },
+	"messages": (*world).messages,
+	"none":     (*world).none,
+	"fault":    (*world).fault,
+	"proxy":    (*world).breakProxy,
+	"server":   (*world).breakServer,
+	"runner":   (*world).breakRunner,
+	"publish":  (*world).publish,
+	"http":     (*world).ask,
+	"stored":   (*world).stored,
+	"drop":     (*world).drop,
+	"sleep_ms": func(_ *world, v any) error { time.Sleep(time.Duration(v.(float64)) * time.Millisecond); return nil },
+}
+
+// step does one step.
+func (w *world) step(step fields) error {
+	if name, ok := step["await"].(string); ok {
+		return w.answered(w.begun[name], step)
+	}
+	if _, ok := step["do"]; ok {
+		return w.command(step)
+	}
+	for name, value := range step {
+		act := acts[name]
+		if act == nil {
+			return fmt.Errorf("there is no act %q", name)
+		}
+		if err := act(w, value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// command sends a command.
+func (w *world) command(step fields) error {
+	command := fields{}
+	for name, value := range step {
+		if name != "ok" && name != "error" && name != "begin" {
+			command[name] = value
+		}
+	}
+	if command["value"] == "BIG" {
+		command["value"] = strings.Repeat("x", 2<<20)
+	}
+	if step["do"] == "open" {
+		command["url"] = "ws://" + w.proxy.Addr() + "/ws"
+		w.fillTokens(command)
+	}
+	id := w.runner.send(command)
+	if name, ok := step["begin"].(string); ok {
+		w.begun[name] = id
+		return nil
+	}
+	return w.answered(id, step)
+}
+
+// fillTokens replaces "good", "weak" (which grants nothing), "bad" (which has ended) and "short" (which soon ends) by tokens.
+func (w *world) fillTokens(command fields) {
+	fill := func(v any) any {
+		switch v {
+		case "good":
+			return token(w.t, time.Hour)
+		case "short":
+			return token(w.t, 18*time.Second)
+		case "weak":
+			return tokenOf(w.t, "guest", time.Hour)
+		case "bad":
+			return token(w.t, -time.Hour)
+		}
+		return v
+	}
+	switch v := command["token"].(type) {
+	case string:
+		command["token"] = fill(v)
+	case []any:
+		for i := range v {
+			v[i] = fill(v[i])
+		}
+	}
+}
+
+// answered waits for an answer, and compares it with what the step wants.
+func (w *world) answered(id int, step fields) error {
+	got, err := w.runner.answer(id)
+	if err != nil {
+		return err
+	}
+	if want, ok := step["error"]; ok {
+		if !matches(want, got["error"]) {
+			return fmt.Errorf("got %v", got)
+		}
+		return nil
+	}
+	if got["error"] != nil {
+		return fmt.Errorf("got %v", got)
+	}
+	if want, ok := step["ok"]; ok && !matches(want, got["ok"]) {
+		return fmt.Errorf("got %v", got)
+	}
+	return nil
+}
+
+// values returns the values that a step has: "values", or the "count" numbers from "from" (default 1) on.
+func values(v fields) (all []any) {
+	if given, ok := v["values"].([]any); ok {
+		return given
+	}
+	from, ok := v["from"].(float64)
+	if !ok {
+		from = 1
+	}
+	count, _ := v["count"].(float64)
+	for i := range int(count) {
+		all = append(all, from+float64(i))
+	}
+	return all
+}
+
+func (w *world) messages(v any) error {
+	want := values(v.(fields))
+	got, err := w.runner.count(v.(fields)["on"].(string), "message", len(want))
+	if err != nil {
+		return fmt.Errorf("%w; %d of %d came, the last %v", err, len(got), len(want), last(got))
+	}
+	for i, e := range got {
+		if !matches(want[i], e["value"]) {
+			return fmt.Errorf("message %d is %v, want %v", i+1, e["value"], want[i])
+		}
+	}
+	return nil
+}
+
+func last(all []fields) any {
+	if len(all) == 0 {
+		return nil
+	}
+	return all[len(all)-1]
+}
+
+func (w *world) none(v any) error {
+	f := v.(fields)
+	time.Sleep(time.Duration(f["ms"].(float64)) * time.Millisecond)
+	if got := w.runner.take(f["on"].(string), f["event"].(string)); len(got) > 0 {
+		return fmt.Errorf("came: %v", got)
+	}
+	return nil
+}
+
+func (w *world) fault(v any) error {
+	text, _ := json.Marshal(v)
+	var rule wsproxy.Rule
+	if err := json.Unmarshal(text, &rule); err != nil {
+		return err
+	}
+	return w.proxy.Add(rule)
+}
+
+func (w *world) breakProxy(v any) error {
+	switch v {
+	case "cut":
+		if w.proxy.Cut() == 0 {
+			return errors.New("there was no connection to cut")
+		}
+	case "refuse":
+		w.proxy.Refuse(true)
+	case "heal":
+		w.proxy.Clear()
+	default:
+		return fmt.Errorf("there is no act %q", v)
+	}
+	return nil
+}
+
+func (w *world) breakServer(v any) error {
+	if !w.own {
+		return errors.New("the server is shared: give the scenario its own")
+	}
+	switch v {
+	case "kill":
+		w.server().kill()
+	case "stop":
+		w.server().stop()
+	case "start":
+		w.server().start(w.t)
+	case "other":
+		w.servers[0], w.servers[1] = w.servers[1], w.servers[0]
+	default:
+		return fmt.Errorf("there is no act %q", v)
+	}
+	w.proxy.SetTarget(w.server().addr)
+	return nil
+}
+
+func (w *world) breakRunner(v any) error {
+	switch v {
+	case "freeze":
+		return w.runner.cmd.Process.Signal(syscall.SIGSTOP)
+	case "thaw":
+		return w.runner.cmd.Process.Signal(syscall.SIGCONT)
+	}
+	return fmt.Errorf("there is no act %q", v)
+}
+
+// publish publishes as another program, 1,000 messages at a time.
+func (w *world) publish(v any) error {
+	f := v.(fields)
+	var messages []any
+	flush := func() {
+		if len(messages) > 0 {
+			w.server().want(w.t, "POST", "/v1/streams/"+f["stream"].(string)+"/messages", fields{"messages": messages})
+		}
+		messages = nil
+	}
+	for _, value := range values(f) {
+		text, _ := json.Marshal(value)
+		if raw, ok := f["raw"].(string); ok {
+			text = []byte(raw)
+		}
+		message := fields{"payload": string(text)}
+		if key, ok := f["key"]; ok {
+			message["key"] = key
+		}
+		if messages = append(messages, message); len(messages) == 1000 {
+			flush()
+		}
+	}
+	flush()
+	return nil
+}
+
+func (w *world) ask(v any) error {
+	f := v.(fields)
+	method, _ := f["method"].(string)
+	got := w.server().want(w.t, method, f["path"].(string), f["body"])
+	if want, ok := f["ok"]; ok && !matches(want, got) {
+		return fmt.Errorf("got %v", got)
+	}
+	return nil
+}
+
+func (w *world) stored(v any) error {
+	f := v.(fields)
+	got, _ := w.server().stored(w.t, f["stream"].(string))
+	if want := values(f); !reflect.DeepEqual(got, want) && len(got)+len(want) > 0 {
+		return fmt.Errorf("stored are %d: %.300v", len(got), got)
+	}
+	return nil
+}
