@@ -155,9 +155,15 @@ const commands = {
     const program = new Program(c.pause_ms);
     things.set(as, { subscription, program, close: () => subscription.close() });
     await subscription.ready;
-    if (c.pages) void iterate(as, subscription.batches(c.pages), program, (page) => event(as, "page", { positions: page.map((m) => m.position) }));
-    else void iterate(as, subscription, program, ({ position, value, key, headers, partition }) => event(as, "message", { position, value, key, headers, partition }));
-    return { position: share ? undefined : subscription.position };
+    const position = share ? undefined : subscription.position;
+    const show = ({ position, value, key, headers, partition }) => event(as, "message", { position, value, key, headers, partition });
+    const showPage = (page) => {
+      page.forEach(show);
+      event(as, "page", { positions: page.map((m) => m.position) });
+    };
+    if (c.pages) void iterate(as, subscription.batches(c.pages), program, showPage);
+    else void iterate(as, subscription, program, show);
+    return { position };
   },
 
   async follow(c) {
@@ -165,8 +171,9 @@ const commands = {
     const program = new Program(c.pause_ms);
     things.set(c.as, { subscription, program, close: () => subscription.close() });
     await subscription.ready;
+    const start = subscription.position;
     void iterate(c.as, subscription, program, ({ position, type, tags, data }) => event(c.as, "event", { position, type, tags, data }));
-    return { position: subscription.position };
+    return { position: start };
   },
 
   async commit(c) {

@@ -90,14 +90,15 @@ export class Outbox {
   }
 
   submit(request: Request): void {
-    const { mode, lost } = request.spec;
+    const { mode, lost, ahead } = request.spec;
     if (mode === "bound") {
       if (!this.link.up) return request.fail(lost!());
     } else {
       if (this.over) return request.fail(this.over);
       this.link.need();
     }
-    this.queue.push(request);
+    if (ahead) this.queue.unshift(request);
+    else this.queue.push(request);
     this.schedule();
   }
 

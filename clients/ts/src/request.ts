@@ -75,6 +75,8 @@ export interface Spec {
   /** Requests of one lane wait together when the server wants a pause. */
   lane: string;
   mode: Mode;
+  /** It goes out before what waits, which may need it. */
+  ahead?: boolean;
   /** It has an effect: if its outcome is not known, that is an error of its own. */
   effect?: boolean;
   /** The text of the frame. It is asked once, when the request is sent for the first time. */

@@ -4,6 +4,7 @@ import { Closed, errorOf, HistoryLost, TooOld, type TidewireError } from "./erro
 import { Inbox } from "./inbox.js";
 import type { Answer, CallOptions } from "./request.js";
 import { Standing } from "./standing.js";
+import { soon } from "./tick.js";
 
 /** A chat, with whatever fields its sender has given it. */
 export interface Chat {
@@ -90,6 +91,11 @@ export class Room extends Standing {
     return this.events.on(name, listener);
   }
 
+  /** Tells of an event in the next turn of the event loop: a program that has just joined has its listeners then. */
+  private tell<K extends keyof RoomEvents>(name: K, event: RoomEvents[K]): void {
+    soon(() => this.events.emit(name, event));
+  }
+
   /** Who is in the room, if it was joined with `presence`. */
   get members(): ReadonlySet<string> {
     return this.present;
@@ -117,7 +123,7 @@ export class Room extends Standing {
   /** @internal */
   override up(): void {
     if (this.stored) this.inbox.items = [];
-    else if (this.live) this.events.emit("gap", { missed: undefined });
+    else if (this.live) this.tell("gap", { missed: undefined });
     this.full = false;
     super.up();
   }
@@ -126,10 +132,10 @@ export class Room extends Standing {
   protected recover(error: TidewireError): boolean {
     if (!this.live) return false;
     if (error instanceof TooOld) {
-      this.events.emit("gap", { missed: undefined });
+      this.tell("gap", { missed: undefined });
       this.seen = error.oldest - 1;
     } else if (error instanceof HistoryLost) {
-      this.events.emit("history_lost", { last: error.last, upTo: this.seen ?? error.last });
+      this.tell("history_lost", { last: error.last, upTo: this.seen ?? error.last });
       this.seen = error.last;
     } else {
       return false;
@@ -145,7 +151,7 @@ export class Room extends Standing {
       case "presence":
         return this.changed(message);
       case "gap":
-        return void this.events.emit("gap", { missed: message.missed });
+        return this.tell("gap", { missed: message.missed });
       case "history_lost":
         return this.lost(message.last, message.up_to);
       case "error":
@@ -159,7 +165,7 @@ export class Room extends Standing {
     if (position !== undefined && this.own.delete(position)) return;
     // A program that does not take its chats gets the rest later, from the store; or not, if there is none.
     if (this.full || this.inbox.items.length >= (this.options.buffer ?? 1_000)) {
-      if (!this.full && !this.stored) this.events.emit("gap", { missed: undefined });
+      if (!this.full && !this.stored) this.tell("gap", { missed: undefined });
       this.full = true;
     } else {
       this.inbox.push(chat);
@@ -191,12 +197,12 @@ export class Room extends Standing {
     }
     for (const member of joined) this.present.add(member);
     for (const member of left) this.present.delete(member);
-    this.events.emit("presence", { members: this.present, joined, left, count });
+    this.tell("presence", { members: this.present, joined, left, count });
   }
 
   private lost(last: number, upTo: number): void {
     if (this.seen !== undefined && this.seen > last && this.seen <= upTo) this.seen = last;
-    this.events.emit("history_lost", { last, upTo });
+    this.tell("history_lost", { last, upTo });
   }
 
   /** Sends a chat to the other members. In a stored room it is stored once, and the promise has its position. */

@@ -68,7 +68,7 @@ export abstract class Standing implements Resumed {
     clearTimeout(this.timer);
     if (this.over || !this.core.up) return;
     const turn = ++this.turn;
-    this.core.outbox.bound(this.request()).then(
+    this.core.outbox.bound(this.request(), { ahead: true }).then(
       (answer) => {
         if (turn !== this.turn) return;
         this.failures = 0;
