@@ -6,5 +6,5 @@ import { fileURLToPath } from "node:url";
 const root = fileURLToPath(new URL("..", import.meta.url));
 const files = process.argv.slice(2);
 const all = readdirSync(`${root}test`).filter((name) => name.endsWith(".test.js")).map((name) => `test/${name}`);
-const { status } = spawnSync(process.execPath, ["--test", ...(files.length ? files : all)], { cwd: root, stdio: "inherit" });
+const { status } = spawnSync(process.execPath, ["--test", ...(files.length ? files : all)], { cwd: root, stdio: "inherit", timeout: 120_000 });
 process.exit(status ?? 1);

@@ -20,7 +20,7 @@ interface Batch {
   bytes: number;
 }
 
-/** Puts publishes of one stream that are called in one turn of the event loop into one request. @internal */
+/** Puts publishes of one stream that are called in one turn of the event loop into one request. */
 export class Batcher {
   private readonly open = new Map<string, Batch>();
 
@@ -58,7 +58,6 @@ function publishing(outbox: Outbox, stream: string) {
   };
 }
 
-/** @internal */
 export function stored(position: number, partition: number | undefined, duplicate: boolean | undefined): Stored {
   return partition === undefined ? { position, duplicate: duplicate ?? false } : { position, partition, duplicate: duplicate ?? false };
 }

@@ -1,6 +1,6 @@
 import { Batcher } from "./batcher.js";
 import type { Typed } from "./codec.js";
-import { Connection, type Handlers, type SocketClass, type State, type TokenSource } from "./connection.js";
+import { Connection, type SocketClass, type State, type TokenSource } from "./connection.js";
 import type { Core, FeedTarget, Resumed } from "./core.js";
 import { milliseconds, within, type Duration } from "./duration.js";
 import { Emitter, surface } from "./emitter.js";
@@ -41,7 +41,7 @@ export interface ClientEvents {
 export const connect = (url: string | URL, options: Options = {}): Tidewire => new Tidewire(url, options);
 
 /** A client: one connection for streams, queues, rooms and events. */
-export class Tidewire extends Emitter<ClientEvents> implements Core, Handlers {
+export class Tidewire extends Emitter<ClientEvents> {
   /** @internal */
   readonly feeds = new Map<string, FeedTarget>();
   /** @internal */

@@ -48,7 +48,7 @@ export const bytes: Codec<Uint8Array> = {
   decode: (payload) => (typeof payload === "string" ? encoder.encode(payload) : payload),
 };
 
-/** The codec of a stream or queue. @internal */
+/** The codec of a stream or queue. */
 export function codecOf<T>({ codec = json as Codec<T>, schema }: Typed<T>): Codec<T> {
   if (!schema) return codec;
   const check = checker(schema);
@@ -73,12 +73,12 @@ function checker<T>(schema: Schema<T>): (value: unknown) => T | Promise<T> {
   };
 }
 
-/** The fields of a payload on the wire, as JSON without the braces. @internal */
+/** The fields of a payload on the wire, as JSON without the braces. */
 export function payloadFields(payload: string | Uint8Array): string {
   return typeof payload === "string" ? `"payload":${JSON.stringify(payload)}` : `"payload_base64":"${toBase64(payload)}"`;
 }
 
-/** The payload of a message that came. @internal */
+/** The payload of a message that came. */
 export function payloadOf(m: { payload?: string; payload_base64?: string }): string | Uint8Array {
   return m.payload_base64 === undefined ? (m.payload ?? "") : fromBase64(m.payload_base64);
 }
@@ -96,5 +96,5 @@ function fromBase64(data: string): Uint8Array {
 const encoder = new TextEncoder();
 const { Buffer: buffer } = globalThis as { Buffer?: { byteLength(text: string): number } };
 
-/** The number of bytes of a text in UTF-8. @internal */
+/** The number of bytes of a text in UTF-8. */
 export const byteLength = (value: string): number => (buffer ? buffer.byteLength(value) : encoder.encode(value).length);

@@ -36,7 +36,6 @@ export interface Socket {
 /** A class of WebSockets: that of the platform, or of the package `ws`. */
 export type SocketClass = new (url: string, protocols: string[], options?: any) => Socket;
 
-/** @internal */
 export interface Handlers {
   onFrame(message: any): void;
   onUp(): void;
@@ -51,7 +50,7 @@ const attemptTime = 10_000;
 const stable = 10_000;
 const silence = 35_000;
 
-/** One WebSocket after another to the same server, until the client is closed. @internal */
+/** One WebSocket after another to the same server, until the client is closed. */
 export class Connection implements Link {
   state: State = { name: "idle" };
   hello: Hello | undefined;

@@ -1,6 +1,6 @@
 import type { Outbox } from "./outbox.js";
 
-/** What begins again on each new connection. @internal */
+/** What begins again on each new connection. */
 export interface Resumed {
   /** There is a new connection. */
   up(): void;
@@ -10,12 +10,12 @@ export interface Resumed {
   ended(error?: Error): void;
 }
 
-/** What gets messages of the server. @internal */
+/** What gets messages of the server. */
 export interface FeedTarget extends Resumed {
   take(message: any): void;
 }
 
-/** The inside of a client, for streams, queues, rooms and events. @internal */
+/** The inside of a client, for streams, queues, rooms and events. */
 export interface Core {
   readonly outbox: Outbox;
   readonly feeds: Map<string, FeedTarget>;

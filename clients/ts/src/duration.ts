@@ -14,17 +14,17 @@ export function milliseconds(duration: Duration): number {
   throw new RangeError(`${JSON.stringify(duration)} is not a duration: want milliseconds, or a text such as "5s"`);
 }
 
-/** Runs fn after ms, which may be longer than a timer can be. The timer alone keeps no process alive. @internal */
+/** Runs fn after ms, which may be longer than a timer can be. The timer alone keeps no process alive. */
 export function quietTimer(fn: () => void, ms: number): ReturnType<typeof setTimeout> {
   const timer = setTimeout(fn, Math.min(ms, 2 ** 31 - 1));
   (timer as { unref?: () => void }).unref?.();
   return timer;
 }
 
-/** A random pause before attempt n, from 0: full jitter. @internal */
+/** A random pause before attempt n, from 0: full jitter. */
 export const jitter = (n: number, base = 250, max = 20_000): number => Math.random() * Math.min(max, base * 2 ** n);
 
-/** Waits for a promise, but not longer than ms. @internal */
+/** Waits for a promise, but not longer than ms. */
 export async function within(ms: number, promise: Promise<unknown>): Promise<void> {
   let timer: ReturnType<typeof setTimeout>;
   await Promise.race([promise, new Promise((resolve) => (timer = setTimeout(resolve, ms)))]);

@@ -1,4 +1,4 @@
-/** Runs a callback of the program outside of the loop that reads. What it throws, or its promise, goes to `failed`. @internal */
+/** Runs a callback of the program outside of the loop that reads. What it throws, or its promise, goes to `failed`. */
 export function later<A extends unknown[]>(failed: (error: unknown) => void, fn: ((...args: A) => unknown) | undefined, ...args: A): void {
   if (fn) Promise.resolve().then(() => fn(...args)).catch(failed);
 }
@@ -27,7 +27,7 @@ export class Emitter<Events extends object> {
   }
 }
 
-/** Makes an error an unhandled rejection, so that it is never silent. @internal */
+/** Makes an error an unhandled rejection, so that it is never silent. */
 export function surface(error: unknown): void {
   void Promise.reject(error);
 }

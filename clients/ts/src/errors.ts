@@ -139,19 +139,19 @@ const classes: Record<string, new (problem: Problem, id?: number) => TidewireErr
   fenced: Fenced,
 };
 
-/** The error of an answer of the server. @internal */
+/** The error of an answer of the server. */
 export function errorOf(problem: Problem, id?: number): TidewireError {
   const { code, message } = problem;
   if (code === "outcome_unknown" || code === "sequence_too_old") return new OutcomeUnknown(message, id, { cause: new TidewireError(problem, id) });
   return new (classes[code] ?? TidewireError)(problem, id);
 }
 
-/** A payload, or a whole request, that the server would not take. @internal */
+/** A payload, or a whole request, that the server would not take. */
 export function tooBig(bytes: number, limit: number, id?: number): TidewireError {
   return new TidewireError({ code: "too_big", message: `${bytes} bytes: the server takes ${limit}` }, id);
 }
 
-/** What belongs to one connection ends with it. @internal */
+/** What belongs to one connection ends with it. */
 export function connectionLost(message = "the connection has ended"): TidewireError {
   return new TidewireError({ code: "connection_lost", message, retryable: true });
 }

@@ -67,8 +67,8 @@ export interface Projection<S> {
   apply(state: S, event: StoredEvent): S;
 }
 
-/** The values of projections, by name. */
-export type States<P> = { [K in keyof P]: P[K] extends Projection<infer S> ? S : never };
+/** Projections by name, of values of these types. */
+export type Projections<S> = { readonly [K in keyof S]: Projection<S[K]> };
 
 export interface DecideOptions extends CallOptions {
   /** How often to decide, if events come in between: 5 unless given. */
@@ -132,12 +132,12 @@ export class Events {
    * Folds the events that match the projections, calls `decide` with the result, and appends what it returns, if no event has come
    * meanwhile that matches one of them. Otherwise it begins again.
    */
-  async decide<P extends Record<string, Projection<any>>>(
-    projections: P,
-    decide: (states: States<P>) => NewEvent | readonly NewEvent[] | undefined | Promise<NewEvent | readonly NewEvent[] | undefined>,
+  async decide<S extends object>(
+    projections: Projections<S>,
+    decide: (states: S) => NewEvent | readonly NewEvent[] | undefined | Promise<NewEvent | readonly NewEvent[] | undefined>,
     options: DecideOptions = {},
   ): Promise<Decided> {
-    const query = union(Object.values(projections).map((projection) => projection.query));
+    const query = union(Object.values<Projection<any>>(projections).map((projection) => projection.query));
     for (let tries = 1; ; tries++) {
       const { states, after } = await this.fold(projections, query, options);
       const events = [(await decide(states)) ?? []].flat() as NewEvent[];
@@ -151,20 +151,21 @@ export class Events {
     }
   }
 
-  private async fold<P extends Record<string, Projection<any>>>(projections: P, query: Query, options: CallOptions): Promise<{ states: States<P>; after: number }> {
+  private async fold<S>(projections: Projections<S>, query: Query, options: CallOptions): Promise<{ states: S; after: number }> {
     const { timeout, signal } = options;
     const states: Record<string, unknown> = {};
-    for (const [name, { init }] of Object.entries(projections)) states[name] = init;
+    const named = Object.entries<Projection<any>>(projections);
+    for (const [name, { init }] of named) states[name] = init;
     let after = 0;
     for await (const { events } of this.pages(query, { timeout: timeout!, signal: signal! })) {
       for (const event of events) {
-        for (const [name, projection] of Object.entries(projections)) {
+        for (const [name, projection] of named) {
           if (matches(projection.query, event)) states[name] = projection.apply(states[name], event);
         }
         after = event.position;
       }
     }
-    return { states: states as States<P>, after };
+    return { states: states as S, after };
   }
 }
 

@@ -1,17 +1,17 @@
-import type { Core, FeedTarget } from "./core.js";
+import type { Core } from "./core.js";
 import { Closed, errorOf, type Problem } from "./errors.js";
 import { Inbox } from "./inbox.js";
 import type { Answer, CallOptions } from "./request.js";
 import { Standing } from "./standing.js";
 
-/** What came for a feed, in its order: a message, how far the server has read, or the end of it. @internal */
+/** What came for a feed, in its order: a message, how far the server has read, or the end of it. */
 export type Item<Raw> = { raw: Raw } | { upTo: number; partition?: number } | { stop: Problem };
 
 /**
  * An iteration over messages that the server sends. It lives until the program ends it, over all reconnects.
  * At most as many messages as there are credits wait here: the server sends no more before the program takes some.
  */
-export abstract class Feed<Raw extends { position: number }, T> extends Standing implements AsyncIterableIterator<T>, FeedTarget {
+export abstract class Feed<Raw extends { position: number }, T> extends Standing implements AsyncIterableIterator<T> {
   /** Is fulfilled when the server has the subscription. Then `position` is known. */
   ready!: Promise<void>;
   /** @internal */

@@ -1,4 +1,4 @@
-/** What has arrived for a program that iterates over it. @internal */
+/** What has arrived for a program that iterates over it. */
 export class Inbox<Raw, T> {
   items: Raw[] = [];
   private over = false;

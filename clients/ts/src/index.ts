@@ -16,7 +16,7 @@ export { Worker, type Outcome, type WorkOptions } from "./worker.js";
 export { Room, RoomEntry, type Chat, type JoinOptions, type RoomEvents } from "./room.js";
 export { Events, EventSubscription } from "./events.js";
 export type {
-  AppendOptions, Appended, Condition, Decided, DecideOptions, FollowOptions, NewEvent, Projection, QueryOptions, States, StoredEvent,
+  AppendOptions, Appended, Condition, Decided, DecideOptions, FollowOptions, NewEvent, Projection, Projections, QueryOptions, StoredEvent,
 } from "./events.js";
 export { QueryBuilder, tagged, typed, type Query, type QueryItem } from "./query.js";
 export {

@@ -3,7 +3,7 @@ import { LeaseLost } from "./errors.js";
 import type { RawMessage } from "./message.js";
 import type { Headers } from "./otel.js";
 
-/** A delivery as it comes. @internal */
+/** A delivery as it comes. */
 export interface Delivery extends RawMessage {
   delivery: string;
   attempt: number;

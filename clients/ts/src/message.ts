@@ -2,7 +2,7 @@ import { payloadOf, type Codec } from "./codec.js";
 import { InvalidMessage } from "./errors.js";
 import type { Headers } from "./otel.js";
 
-/** A message as it comes. @internal */
+/** A message as it comes. */
 export interface RawMessage {
   position: number;
   time: string;
@@ -28,7 +28,7 @@ export class Message<T> {
   ) {}
 }
 
-/** Reads the payload of a message with a codec. What that refuses is {@link InvalidMessage}. @internal */
+/** Reads the payload of a message with a codec. What that refuses is {@link InvalidMessage}. */
 export function decode<T>(codec: Codec<T>, raw: RawMessage): T | Promise<T> {
   const invalid = (cause: unknown) => new InvalidMessage(raw, cause);
   try {

@@ -26,7 +26,7 @@ interface Span {
 const spanKey = Symbol.for("OpenTelemetry Context Key SPAN");
 const api = () => (globalThis as unknown as Record<symbol, Api | undefined>)[Symbol.for("opentelemetry.js.api.1")];
 
-/** The headers with the trace of the caller, if the program has OpenTelemetry. @internal */
+/** The headers with the trace of the caller, if the program has OpenTelemetry. */
 export function traced(headers: Headers | undefined): Headers | undefined {
   const { context, propagation } = api() ?? {};
   if (!context || !propagation) return headers;
@@ -35,14 +35,14 @@ export function traced(headers: Headers | undefined): Headers | undefined {
   return Object.keys(carrier).length ? { ...carrier, ...headers } : headers;
 }
 
-/** The work on one message. @internal */
+/** The work on one message. */
 export interface Work {
   /** Runs fn as a part of this work. */
   run<R>(fn: () => R): R;
   end(error?: unknown): void;
 }
 
-/** Begins a span for a message, linked to that of its sender; or undefined without OpenTelemetry. @internal */
+/** Begins a span for a message, linked to that of its sender; or undefined without OpenTelemetry. */
 export function working(verb: string, object: string, message: { position: number; headers?: Headers | undefined }): Work | undefined {
   const { context, propagation, trace } = api() ?? {};
   if (!context || !trace) return undefined;

@@ -4,7 +4,7 @@ import { Closed, connectionLost, OutcomeUnknown, tooBig, type TidewireError } fr
 import { Caller, deadlineOf, Request, type Answer, type CallOptions, type Spec } from "./request.js";
 import { soon } from "./tick.js";
 
-/** What the outbox needs of a connection. @internal */
+/** What the outbox needs of a connection. */
 export interface Link {
   readonly up: boolean;
   /** How large a frame may be, or Infinity as long as that is not known. */
@@ -16,7 +16,7 @@ export interface Link {
   renew(): boolean;
 }
 
-/** The bounds of what waits for an answer. @internal */
+/** The bounds of what waits for an answer. */
 export interface Bounds {
   timeout: number;
   maxPending: number;
@@ -32,7 +32,7 @@ interface Hold {
 // What these say holds for every message of a batch: to send each one alone would change nothing.
 const aboutStream = /^(forbidden|not_found|not_served|queue_stream|unauthenticated|invalid_name)$/;
 
-/** The requests of a client: in the order of their calls, bounded on the wire, sent again when that is right. @internal */
+/** The requests of a client: in the order of their calls, bounded on the wire, sent again when that is right. */
 export class Outbox {
   /** Called when calls that come later have to go out in a later request. */
   onSeal = (): void => {};

@@ -30,13 +30,13 @@ export const tagged = (...tags: string[]): QueryBuilder => new QueryBuilder([{ t
 /** Events of one of these types. */
 export const typed = (...types: string[]): QueryBuilder => new QueryBuilder([{ types }]);
 
-/** Whether an event matches a query. @internal */
+/** Whether an event matches a query. */
 export function matches({ items }: Query, event: { type: string; tags: readonly string[] }): boolean {
   if (!items.length) return true;
   return items.some(({ types, tags }) => (!types?.length || types.includes(event.type)) && (tags ?? []).every((tag) => event.tags.includes(tag)));
 }
 
-/** The query of the events that match one of the queries. @internal */
+/** The query of the events that match one of the queries. */
 export function union(queries: readonly Query[]): Query {
   return { items: queries.some(({ items }) => !items.length) ? [] : queries.flatMap(({ items }) => items) };
 }

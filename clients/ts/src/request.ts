@@ -9,10 +9,10 @@ export interface CallOptions {
   signal?: AbortSignal;
 }
 
-/** An answer of the server. @internal */
+/** An answer of the server. */
 export type Answer = Problem & { type: string; id: number; [field: string]: any };
 
-/** One call of the program that waits. @internal */
+/** One call of the program that waits. */
 export class Caller<R = any> {
   readonly promise: Promise<R>;
   /** Whether the program still waits. */
@@ -57,7 +57,7 @@ export class Caller<R = any> {
   }
 }
 
-/** When the time of a call ends. @internal */
+/** When the time of a call ends. */
 export function deadlineOf(options: CallOptions, timeout: number): number {
   const ms = options.timeout === undefined ? timeout : milliseconds(options.timeout);
   return ms === 0 ? Infinity : Date.now() + ms;
@@ -66,11 +66,10 @@ export function deadlineOf(options: CallOptions, timeout: number): number {
 /**
  * What happens to a request whose connection ends before its answer:
  * it is sent again; it fails, since it may have had its effect; or it fails, since it means something on that connection alone.
- * @internal
  */
 export type Mode = "repeat" | "once" | "bound";
 
-/** How a request is made. @internal */
+/** How a request is made. */
 export interface Spec {
   /** Requests of one lane wait together when the server wants a pause. */
   lane: string;
@@ -89,7 +88,7 @@ export interface Spec {
   error?(answer: Answer): TidewireError | undefined;
 }
 
-/** A request on the wire, with the calls that wait for it. @internal */
+/** A request on the wire, with the calls that wait for it. */
 export class Request {
   readonly callers: Caller[] = [];
   text: string | undefined;

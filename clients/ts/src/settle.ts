@@ -6,7 +6,7 @@ import { soon } from "./tick.js";
 /** What became of a job: its message is done, it is delivered again or a dead letter, or the result did not count. */
 export type Outcome = "acked" | "nacked" | "lost";
 
-/** Tells the server of the results of jobs. Acknowledgements of a short time go out together. @internal */
+/** Tells the server of the results of jobs. Acknowledgements of a short time go out together. */
 export class Settler {
   private acks: string[] = [];
   private batch: Promise<Set<string>> | undefined;

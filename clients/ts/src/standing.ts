@@ -1,4 +1,4 @@
-import type { Core, Resumed } from "./core.js";
+import type { Core } from "./core.js";
 import { jitter } from "./duration.js";
 import { TidewireError } from "./errors.js";
 import type { Answer, CallOptions } from "./request.js";
@@ -7,7 +7,7 @@ import type { Answer, CallOptions } from "./request.js";
  * What the program has asked for once, and has until it ends it: a subscription, a worker, a membership.
  * It is asked for again on each connection, and after each error that passes.
  */
-export abstract class Standing implements Resumed {
+export abstract class Standing {
   /** @internal */
   protected over = false;
   /** Whether the server had it once. @internal */

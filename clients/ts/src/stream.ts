@@ -21,7 +21,7 @@ export interface StoredAll extends Stored {
   count: number;
 }
 
-/** A message on the wire, as JSON. @internal */
+/** A message on the wire, as JSON. */
 export function messageJSON(payload: string | Uint8Array, { key, headers }: MessageOptions): string {
   const all = traced(headers);
   let fields = `{${payloadFields(payload)}`;

@@ -3,7 +3,7 @@ const scope = globalThis as { setImmediate?: (fn: () => void) => void; MessageCh
 let channel: MessageChannel | undefined;
 const jobs: (() => void)[] = [];
 
-/** Runs fn in the next turn of the event loop, without the pause that a browser puts before timers. @internal */
+/** Runs fn in the next turn of the event loop, without the pause that a browser puts before timers. */
 export function soon(fn: () => void): void {
   if (scope.setImmediate) {
     scope.setImmediate(fn);

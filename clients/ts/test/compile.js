@@ -8,7 +8,7 @@ export const run = promisify(execFile);
 
 const flags = "--noEmit --strict --noUncheckedIndexedAccess --target es2022 --module nodenext --moduleResolution nodenext --lib es2022,dom,esnext.disposable".split(" ");
 
-export async function compile(files, cwd = root, more = ["--types", "node"]) {
+export async function compile(files, cwd = root, more = ["--typeRoots", "none"]) {
   try {
     await run(process.execPath, [`${root}node_modules/typescript/bin/tsc`, ...flags, ...more, ...files], { cwd });
   } catch (error) {

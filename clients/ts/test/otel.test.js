@@ -1,6 +1,6 @@
 // With an API of OpenTelemetry as it registers itself.
 import assert from "node:assert/strict";
-import { after, test } from "node:test";
+import { after, mock, test } from "node:test";
 import { fake, settle } from "./fake.js";
 
 const key = Symbol.for("OpenTelemetry Context Key SPAN");
@@ -47,6 +47,7 @@ globalThis[registry] = {
     }),
   },
 };
+mock.timers.enable({ apis: ["setTimeout", "Date"] });
 after(() => delete globalThis[registry]);
 
 test("publish and enqueue carry the trace of the caller, and keep the headers of the program", async () => {
