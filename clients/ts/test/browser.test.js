@@ -30,6 +30,7 @@ async function site(t) {
     upstream.write(head);
     socket.pipe(upstream).pipe(socket);
     for (const end of [socket, upstream]) end.on("error", () => {});
+    socket.on("close", () => upstream.destroy());
     links.add(socket);
   });
   await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));
