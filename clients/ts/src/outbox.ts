@@ -130,7 +130,11 @@ export class Outbox {
 
   private hasRoom(request: Request): boolean {
     const { inflight, bounds } = this;
-    return !inflight.size || !this.link.up || (inflight.size < bounds.maxPending && this.bytes + request.frame().length <= bounds.maxPendingBytes);
+    if (!inflight.size || !this.link.up) return true;
+    const room = inflight.size < bounds.maxPending && this.bytes + request.frame().length <= bounds.maxPendingBytes;
+    // Calls of it may end before there is room: they must not be in it then.
+    if (!room && !request.begun) request.text = undefined;
+    return room;
   }
 
   private transmit(request: Request): void {
@@ -141,7 +145,7 @@ export class Outbox {
       if (!this.split(request)) request.fail(tooBig(bytes, link.maxBytes, request.id));
       return;
     }
-    request.sent = true;
+    request.sent = request.begun = true;
     this.inflight.set(request.id, request);
     this.bytes += text.length;
     link.send(text);

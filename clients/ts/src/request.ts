@@ -78,7 +78,7 @@ export interface Spec {
   ahead?: boolean;
   /** It has an effect: if its outcome is not known, that is an error of its own. */
   effect?: boolean;
-  /** The text of the frame. It is asked once, when the request is sent for the first time. */
+  /** The text of the frame. It is asked before the request is sent for the first time. */
   write(request: Request): string;
   /** The result of caller i. */
   read(answer: Answer, i: number): unknown;
@@ -94,6 +94,8 @@ export class Request {
   text: string | undefined;
   /** It is on its way on this connection. */
   sent = false;
+  /** It was on its way, on this connection or another: from then on it stays as it is. */
+  begun = false;
   /** It was on its way, and nobody knows what became of it. */
   unknown = false;
   /** The answer before, after which it is sent again. */

@@ -227,6 +227,22 @@ test("no more requests wait for an answer than maxPending", async () => {
   assert.deepEqual(f.socket.sent.map((m) => m.payload), ["0", "1", "2"]);
 });
 
+test("a call that ends while its batch waits for room is not in it", async () => {
+  const f = await connected({ maxPending: 1, maxPendingBytes: 500 });
+  void f.tw.stream("s").publish("x".repeat(400));
+  await settle();
+  const t = f.tw.stream("t");
+  const ends = watch(t.publish(1, { timeout: 10 }));
+  void t.publish(2);
+  await settle();
+  mock.timers.tick(10);
+  await settle();
+  assert.ok(ends.error instanceof Timeout);
+  f.socket.ok(f.socket.sent[0], { position: 1 });
+  await settle();
+  assert.deepEqual(f.socket.sent.slice(1).map((m) => m.payload), ["2"]);
+});
+
 test("no more bytes wait for an answer than maxPendingBytes", async () => {
   const f = await connected({ batch: false, maxPendingBytes: 2_000 });
   for (let i = 0; i < 3; i++) void f.tw.stream("s").publish("x".repeat(800));
