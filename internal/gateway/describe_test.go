@@ -2,6 +2,7 @@ package gateway_test
 
 import (
 	"encoding/json"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -44,5 +45,31 @@ func TestDescribe(t *testing.T) {
 		if got := c.status("POST", path, "{}", ""); got != "405 method_not_allowed" {
 			t.Errorf("POST %s: %s", path, got)
 		}
+	}
+}
+
+// TestClientScript: pages get the client from the server, without a token.
+func TestClientScript(t *testing.T) {
+	t.Parallel()
+	c := serveClosed(t, nil)
+	resp, err := http.Get("http://" + c.addr + "/client.js")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != http.StatusOK || !strings.Contains(string(text), "tidewire.v1") {
+		t.Fatalf("%d, %v, %.100s", resp.StatusCode, err, text)
+	}
+	for name, want := range map[string]string{"Content-Type": "text/javascript; charset=utf-8", "Cache-Control": "public, no-cache"} {
+		if got := resp.Header.Get(name); got != want {
+			t.Errorf("%s %q, want %q", name, got, want)
+		}
+	}
+	if resp.Header.Get("ETag") == "" {
+		t.Error("no ETag")
+	}
+	if got := c.status("POST", "/client.js", "{}", ""); got != "405 method_not_allowed" {
+		t.Errorf("POST: %s", got)
 	}
 }

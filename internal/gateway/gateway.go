@@ -189,6 +189,7 @@ func New(cfg Config) *Server {
 		s.mux.HandleFunc("/ws", s.session)
 		s.api = newAPI(s)
 		s.mux.Handle("/v1/", s.api)
+		s.mux.Handle(clientPath, s.api)
 	case Lanes:
 		s.mux.Handle("/ws", s.needing(needBench, http.HandlerFunc(s.lanes)))
 	case Chat:

@@ -1,0 +1,28 @@
+// Measures the client: publishes that are acknowledged, or messages that a loop takes. The stream is made if it does not exist.
+import WebSocket from "ws";
+import { connect, text } from "../dist/index.js";
+import { count, inFlight, many, op, payload, report, stream, url } from "./arguments.js";
+
+const address = new URL(url);
+await fetch(`${address.protocol.replace("ws", "http")}//${address.host}/v1/streams/${stream}`, { method: "POST" });
+const tw = connect(url, { WebSocket });
+const s = tw.stream(stream, { codec: text });
+
+if (op === "publish") {
+  await s.publish(payload);
+  const began = performance.now();
+  await many(() => s.publish(payload));
+  report(began);
+} else {
+  const sub = s.subscribe();
+  await sub.ready;
+  // The messages are there before the time begins.
+  for (let left = count; left > 0; left -= 1_000) await s.publishAll(Array(Math.min(left, 1_000)).fill(payload));
+  const began = performance.now();
+  let taken = 0;
+  const again = s.subscribe({ after: sub.position, credits: Math.max(inFlight, 2) });
+  sub.close();
+  for await (const m of again) if (m.value.length && ++taken === count) break;
+  report(began);
+}
+await tw.close();

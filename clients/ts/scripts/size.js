@@ -1,0 +1,18 @@
+// Prints the size of everything together, minified, and of it compressed.
+import { readFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import { gzipSync } from "node:zlib";
+
+/** The most that it may have, compressed. */
+export const limit = 13_000;
+
+export function sizes() {
+  const text = readFileSync(new URL("../dist/tidewire.min.js", import.meta.url));
+  return { minified: text.length, gzip: gzipSync(text, { level: 9 }).length };
+}
+
+if (process.argv[1] === fileURLToPath(import.meta.url)) {
+  const { minified, gzip } = sizes();
+  console.log(`tidewire.min.js: ${minified} bytes, ${gzip} with gzip (at most ${limit})`);
+  if (gzip > limit) process.exit(1);
+}

@@ -1,0 +1,32 @@
+/** A time: a number of milliseconds, or a text such as `"250ms"`, `"5s"`, `"10m"`, `"2h"`, `"7d"`. */
+export type Duration = number | string;
+
+const units: Record<string, number> = { ms: 1, s: 1e3, m: 6e4, h: 36e5, d: 864e5 };
+
+/** The milliseconds of a duration. */
+export function milliseconds(duration: Duration): number {
+  if (typeof duration === "number") {
+    if (duration >= 0) return duration;
+  } else {
+    const match = /^(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)$/.exec(duration);
+    if (match) return Number(match[1]) * units[match[2]!]!;
+  }
+  throw new RangeError(`${JSON.stringify(duration)} is not a duration: want milliseconds, or a text such as "5s"`);
+}
+
+/** Runs fn after ms, which may be longer than a timer can be. The timer alone keeps no process alive. */
+export function quietTimer(fn: () => void, ms: number): ReturnType<typeof setTimeout> {
+  const timer = setTimeout(fn, Math.min(ms, 2 ** 31 - 1));
+  (timer as { unref?: () => void }).unref?.();
+  return timer;
+}
+
+/** A random pause before attempt n, from 0: full jitter. */
+export const jitter = (n: number, base = 250, max = 20_000): number => Math.random() * Math.min(max, base * 2 ** n);
+
+/** Waits for a promise, but not longer than ms. */
+export async function within(ms: number, promise: Promise<unknown>): Promise<void> {
+  let timer: ReturnType<typeof setTimeout>;
+  await Promise.race([promise, new Promise((resolve) => (timer = setTimeout(resolve, ms)))]);
+  clearTimeout(timer!);
+}

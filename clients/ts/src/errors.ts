@@ -1,0 +1,157 @@
+/** What the server says about a failed request, as it is on the wire. */
+export interface Problem {
+  code: string;
+  message: string;
+  retryable?: boolean;
+  retry_after_ms?: number;
+  position?: number;
+  event_type?: string;
+  oldest?: number;
+  last?: number;
+  verb?: string;
+  kind?: string;
+  name?: string;
+  field?: string;
+  lost?: string[];
+  failed?: string[];
+}
+
+/** The base of all errors of this library. A `code` that it does not know has this class. */
+export class TidewireError extends Error {
+  /** What is wrong, for programs. It does not change between versions. */
+  declare readonly code: string;
+  /** The same request can be sent again later, and has no effect twice. */
+  declare readonly retryable: boolean;
+  /** The `id` of the request on the wire, if there was one. */
+  declare readonly requestId: number | undefined;
+  /** How long the server wants you to wait before you try again, in milliseconds. */
+  declare readonly retryAfter: number | undefined;
+  /** The path of the field that is wrong, such as `messages[2].key`. */
+  declare readonly field: string | undefined;
+
+  constructor(problem: Problem, requestId?: number, options?: ErrorOptions) {
+    super(problem.message, options);
+    const { type, id, message, name: object, event_type: eventType, retry_after_ms: retryAfter, ...fields } = problem as Problem & { type?: string; id?: number };
+    // The name is that of the class, which a minifier changes: too_old is TooOld.
+    const name = fields.code.replace(/(?:^|_)(.)/g, (_, letter: string) => letter.toUpperCase());
+    Object.defineProperty(this, "name", { value: name, configurable: true });
+    Object.assign(this, { retryable: false, requestId }, fields, object && { object }, eventType && { eventType }, retryAfter && { retryAfter });
+  }
+}
+
+/** An event that the condition excludes is stored. Read it, and decide again. */
+export class Conflict extends TidewireError {
+  /** The first event that matches the condition. */
+  declare readonly position: number;
+  /** The type of that event. */
+  declare readonly eventType: string;
+}
+
+/** No rule grants this. */
+export class Forbidden extends TidewireError {
+  /** The right that is missing, such as `publish`. */
+  declare readonly verb: string | undefined;
+  /** The kind of object, such as `stream`. */
+  declare readonly kind: string | undefined;
+  /** The name of the object. */
+  declare readonly object: string | undefined;
+}
+
+/** There is no stream, queue, group or event store of that name. */
+export class NotFound extends TidewireError {}
+
+/** The messages were dropped. Continue after `oldest` - 1. */
+export class TooOld extends TidewireError {
+  /** The first position that may still be kept. */
+  declare readonly oldest: number;
+}
+
+/** A failover has lost the position. Discard what came after `last`, and continue after it. */
+export class HistoryLost extends TidewireError {
+  declare readonly last: number;
+}
+
+/** Another consumer has the message, or will get it. Undo nothing, and do not settle it again. */
+export class LeaseLost extends TidewireError {
+  /** @internal */
+  constructor(problem: Problem = { code: "lease_lost", message: "the lease has ended: another consumer gets the message" }, id?: number) {
+    super(problem, id);
+  }
+}
+
+/** This client does not own the partition, or no longer. Discard its messages: its owner gets them. */
+export class Fenced extends TidewireError {
+  /** @internal */
+  constructor(problem: Problem = { code: "fenced", message: "this client does not own the partition: discard its messages" }, id?: number) {
+    super(problem, id);
+  }
+}
+
+/** The request may have had its effect, or not. Check before you repeat it. */
+export class OutcomeUnknown extends TidewireError {
+  /** @internal */
+  constructor(message: string, id?: number, options?: ErrorOptions) {
+    super({ code: "outcome_unknown", message }, id, options);
+  }
+}
+
+/** The time of the request is over. It had no effect. */
+export class Timeout extends TidewireError {
+  /** @internal */
+  constructor(message: string, id?: number) {
+    super({ code: "timeout", message, retryable: true }, id);
+  }
+}
+
+/** The client was closed before the request was answered. */
+export class Closed extends TidewireError {
+  /** @internal */
+  constructor(message = "the client is closed", id?: number) {
+    super({ code: "closed", message }, id);
+  }
+}
+
+/** The token or API key is not good any more: ask the user to sign in. Throw it in `token` to end the client. */
+export class SignedOut extends TidewireError {
+  constructor(message = "this token or API key must not be used again: sign in", options?: ErrorOptions) {
+    super({ code: "signed_out", message }, undefined, options);
+  }
+}
+
+/** The codec or schema refused a payload. `cause` says why. */
+export class InvalidMessage extends TidewireError {
+  /** The message as it came, with its position and its payload. */
+  readonly received: Readonly<Record<string, unknown>>;
+  /** @internal */
+  constructor(received: object, cause: any) {
+    super({ code: "invalid_message", message: `the payload is not valid: ${cause?.message ?? cause}` }, undefined, { cause });
+    this.received = received as Record<string, unknown>;
+  }
+}
+
+const classes: Record<string, new (problem: Problem, id?: number) => TidewireError> = {
+  conflict: Conflict,
+  forbidden: Forbidden,
+  not_found: NotFound,
+  too_old: TooOld,
+  history_lost: HistoryLost,
+  lease_lost: LeaseLost,
+  fenced: Fenced,
+};
+
+/** The error of an answer of the server. */
+export function errorOf(problem: Problem, id?: number): TidewireError {
+  const { code, message } = problem;
+  if (code === "outcome_unknown" || code === "sequence_too_old") return new OutcomeUnknown(message, id, { cause: new TidewireError(problem, id) });
+  return new (classes[code] ?? TidewireError)(problem, id);
+}
+
+/** A payload, or a whole request, that the server would not take. */
+export function tooBig(bytes: number, limit: number, id?: number): TidewireError {
+  return new TidewireError({ code: "too_big", message: `${bytes} bytes: the server takes ${limit}` }, id);
+}
+
+/** What belongs to one connection ends with it. */
+export function connectionLost(message = "the connection has ended"): TidewireError {
+  return new TidewireError({ code: "connection_lost", message, retryable: true });
+}

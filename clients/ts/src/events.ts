@@ -1,0 +1,206 @@
+import type { Core } from "./core.js";
+import { jitter } from "./duration.js";
+import { Conflict, TooOld, type TidewireError } from "./errors.js";
+import { Feed } from "./feed.js";
+import { matches, union, type Query } from "./query.js";
+import type { Answer, CallOptions, Request } from "./request.js";
+
+/** An event to append. */
+export interface NewEvent<D = unknown> {
+  type: string;
+  tags?: string[];
+  /** An event with the same id is stored once. */
+  id?: string;
+  data?: D;
+}
+
+/** An event that is stored. */
+export interface StoredEvent<D = any> {
+  position: number;
+  /** When it was stored: RFC 3339. */
+  time: string;
+  type: string;
+  tags: string[];
+  id?: string;
+  data?: D;
+  /** Data that was given as bytes. */
+  data_base64?: string;
+}
+
+/** Nothing is appended if an event after the position matches the query. */
+export interface Condition {
+  query: Query;
+  after?: number;
+}
+
+export interface Appended {
+  /** Where the events are, in their order. */
+  positions: number[];
+  duplicate: boolean;
+}
+
+export interface AppendOptions extends CallOptions {
+  condition?: Condition;
+}
+
+export interface QueryOptions extends CallOptions {
+  after?: number;
+  before?: number;
+  /** The newest first. */
+  backwards?: boolean;
+  /** How many events a page has: up to 1,000. */
+  page?: number;
+}
+
+export interface FollowOptions extends CallOptions {
+  /** After this position. At the first event unless given. */
+  after?: number;
+  credits?: number;
+  /** What to do about events that were dropped: go on without them. */
+  onGap?: "skip";
+}
+
+/** A value that is made of the events which match a query. */
+export interface Projection<S> {
+  query: Query;
+  init: S;
+  apply(state: S, event: StoredEvent): S;
+}
+
+/** Projections by name, of values of these types. */
+export type Projections<S> = { readonly [K in keyof S]: Projection<S[K]> };
+
+export interface DecideOptions extends CallOptions {
+  /** How often to decide, if events come in between: 5 unless given. */
+  attempts?: number;
+}
+
+export interface Decided extends Appended {
+  /** How often the program has decided. */
+  tries: number;
+}
+
+/** An event store. */
+export class Events {
+  /** @internal */
+  constructor(private readonly core: Core, readonly store: string | undefined) {}
+
+  /** Appends events, all or none; with a condition, if that holds at their positions. */
+  append(events: NewEvent | readonly NewEvent[], options: AppendOptions = {}): Promise<Appended> {
+    const fields = JSON.stringify({ store: this.store, events: [events].flat(), condition: wire(options.condition) });
+    const { outbox } = this.core;
+    return outbox.call(options, {
+      lane: `append ${this.store ?? ""}`,
+      mode: "repeat",
+      effect: true,
+      write: ({ id }: Request) => `{"type":"append","id":${id},${outbox.identity()}${fields.slice(1)}`,
+      read: ({ positions, duplicate }: Answer) => ({ positions, duplicate: duplicate ?? false }),
+    });
+  }
+
+  /** Iterates over the events that match, page after page. */
+  async *query(query: Query, options: QueryOptions = {}): AsyncGenerator<StoredEvent, void, undefined> {
+    for await (const { events } of this.pages(query, options)) yield* events;
+  }
+
+  private async *pages(query: Query, options: QueryOptions): AsyncGenerator<{ events: StoredEvent[]; next: number }> {
+    let { after, before } = options;
+    const { backwards, page } = options;
+    for (;;) {
+      const fields = { type: "query", store: this.store, query: items(query), after, before, backwards, limit: page ?? 1_000 };
+      const answer: Answer = await this.core.outbox.ask(options, "query", fields);
+      const { events, next } = answer as unknown as { events: StoredEvent[]; next: number };
+      yield { events, next };
+      if (!events.length) return;
+      if (backwards) before = next;
+      else after = next;
+    }
+  }
+
+  /** Counts the events that match each query. The counts are right as long as the condition holds. */
+  project(queries: readonly Query[], options: CallOptions = {}): Promise<{ counts: number[]; condition: Condition }> {
+    const fields = { type: "project", store: this.store, queries: queries.map(items) };
+    return this.core.outbox.ask(options, "project", fields, ({ counts, condition }) => ({ counts, condition }));
+  }
+
+  /** Iterates over the events that match, those that are stored and then those to come. */
+  subscribe(query: Query, options: FollowOptions = {}): EventSubscription {
+    return new EventSubscription(this.core, this.store, query, options);
+  }
+
+  /**
+   * Folds the events that match the projections, calls `decide` with the result, and appends what it returns, if no event has come
+   * meanwhile that matches one of them. Otherwise it begins again.
+   */
+  async decide<S extends object>(
+    projections: Projections<S>,
+    decide: (states: S) => NewEvent | readonly NewEvent[] | undefined | Promise<NewEvent | readonly NewEvent[] | undefined>,
+    options: DecideOptions = {},
+  ): Promise<Decided> {
+    const query = union(Object.values<Projection<any>>(projections).map((projection) => projection.query));
+    for (let tries = 1; ; tries++) {
+      const { states, after } = await this.fold(projections, query, options);
+      const events = [(await decide(states)) ?? []].flat() as NewEvent[];
+      if (!events.length) return { positions: [], duplicate: false, tries };
+      try {
+        return { ...(await this.append(events, { ...options, condition: { query, after } })), tries };
+      } catch (error) {
+        if (!(error instanceof Conflict) || tries >= (options.attempts ?? 5)) throw error;
+      }
+      await new Promise((resolve) => setTimeout(resolve, jitter(tries, 10)));
+    }
+  }
+
+  private async fold<S>(projections: Projections<S>, query: Query, options: CallOptions): Promise<{ states: S; after: number }> {
+    const { timeout, signal } = options;
+    const states: Record<string, unknown> = {};
+    const named = Object.entries<Projection<any>>(projections);
+    for (const [name, { init }] of named) states[name] = init;
+    let after = 0;
+    for await (const { events } of this.pages(query, { timeout: timeout!, signal: signal! })) {
+      for (const event of events) {
+        for (const [name, projection] of named) {
+          if (matches(projection.query, event)) states[name] = projection.apply(states[name], event);
+        }
+        after = event.position;
+      }
+    }
+    return { states: states as S, after };
+  }
+}
+
+/** The events that match a query, and then those to come. */
+export class EventSubscription extends Feed<StoredEvent, StoredEvent> {
+  /** @internal */
+  constructor(core: Core, private readonly store: string | undefined, private readonly query: Query, private readonly o: FollowOptions) {
+    super(core, o.credits ?? 256, o);
+    this.open();
+  }
+
+  /** @internal */
+  protected fields(): object {
+    return { store: this.store, query: items(this.query) };
+  }
+
+  /** @internal */
+  protected start(): object {
+    return { after: this.o.after };
+  }
+
+  /** @internal */
+  protected make(event: StoredEvent): StoredEvent {
+    return event;
+  }
+
+  /** @internal */
+  protected recover(error: TidewireError): boolean {
+    if (!(error instanceof TooOld) || !this.o.onGap) return false;
+    this.position = error.oldest - 1;
+    return true;
+  }
+}
+
+/** A query as it is on the wire, whatever else the object of the program has. */
+const items = (query: Query): Query => ({ items: query.items });
+
+const wire = (condition: Condition | undefined) => condition && { query: items(condition.query), after: condition.after };

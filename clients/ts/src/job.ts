@@ -1,0 +1,88 @@
+import { milliseconds, type Duration } from "./duration.js";
+import { LeaseLost } from "./errors.js";
+import type { RawMessage } from "./message.js";
+import type { Headers } from "./otel.js";
+
+/** A delivery as it comes. */
+export interface Delivery extends RawMessage {
+  delivery: string;
+  attempt: number;
+}
+
+/** Thrown by a handler: the message is delivered again after this time. */
+export class Retry extends Error {
+  readonly after: number;
+  constructor(after: Duration, reason = "") {
+    super(reason);
+    this.after = milliseconds(after);
+  }
+  override get name(): string {
+    return "Retry";
+  }
+}
+
+/** Thrown by a handler: the message becomes a dead letter at once. */
+export class Dead extends Error {
+  override get name(): string {
+    return "Dead";
+  }
+}
+
+/** A message of a queue, in the hands of a handler. */
+export class Job<T> {
+  readonly value!: T;
+  readonly position: number;
+  /** When the message was stored: RFC 3339. */
+  readonly time: string;
+  readonly key: string | undefined;
+  readonly headers: Headers | undefined;
+  /** 1 for the first delivery of the message. */
+  readonly attempt: number;
+  private controller: AbortController | undefined;
+  private reason: unknown;
+
+  /** @internal */
+  constructor(private readonly raw: Delivery) {
+    this.position = raw.position;
+    this.time = raw.time;
+    this.key = raw.key;
+    this.headers = raw.headers;
+    this.attempt = raw.attempt;
+  }
+
+  /** @internal */
+  get delivery(): string {
+    return this.raw.delivery;
+  }
+
+  /** Is aborted when the lease is lost, or the worker stops and does not wait longer. The result of the handler counts no more then. */
+  get signal(): AbortSignal {
+    if (!this.controller) {
+      this.controller = new AbortController();
+      if (this.lost) this.controller.abort(this.reason);
+    }
+    return this.controller.signal;
+  }
+
+  /** Whether the result of the handler counts no more. */
+  get lost(): boolean {
+    return this.reason !== undefined;
+  }
+
+  /** @internal */
+  lose(reason: Error = new LeaseLost()): void {
+    if (this.lost) return;
+    this.reason = reason;
+    this.controller?.abort(reason);
+  }
+
+  /** Ends the handler: the message is delivered again after this time. */
+  retry(after: Duration, reason?: string): never {
+    throw new Retry(after, reason);
+  }
+
+  /** Ends the handler: the message becomes a dead letter at once. */
+  dead(reason: string): never {
+    throw new Dead(reason);
+  }
+}

@@ -1,0 +1,68 @@
+import { codecOf, type Codec, type Typed } from "./codec.js";
+import type { Core } from "./core.js";
+import { milliseconds, type Duration } from "./duration.js";
+import type { Job } from "./job.js";
+import type { Answer, CallOptions, Request } from "./request.js";
+import { messageJSON, type MessageOptions } from "./stream.js";
+import { Worker, type WorkOptions } from "./worker.js";
+
+export interface EnqueueOptions extends MessageOptions, CallOptions {
+  /** Deliver it after this time. */
+  delay?: Duration;
+  /** From 0, the lowest, to 9, in a queue that has priorities. */
+  priority?: number;
+  /** Store only one message with this key in each `uniqueFor`. */
+  uniqueKey?: string;
+  uniqueFor?: Duration;
+}
+
+/** What the server says of a message in a queue. */
+export interface Enqueued {
+  /** Where it is; of several the first. */
+  position: number;
+  /** It was there before: by its unique key, or since this was a repetition. */
+  duplicate: boolean;
+}
+
+/** Messages for workers: each goes to one of them, until one has done the work. */
+export class Queue<T = unknown> {
+  private readonly codec: Codec<T>;
+
+  /** @internal */
+  constructor(private readonly core: Core, readonly name: string, typed: Typed<T>) {
+    this.codec = codecOf(typed);
+  }
+
+  /** Stores a message. The promise is fulfilled after the commit. */
+  async enqueue(value: T, options: EnqueueOptions = {}): Promise<Enqueued> {
+    return this.send(messageJSON(this.codec.encode(value), options).slice(1), options);
+  }
+
+  /** Stores up to 1,000 messages, all or none. */
+  async enqueueAll(values: readonly T[], options: EnqueueOptions = {}): Promise<Enqueued> {
+    const messages = values.map((value) => messageJSON(this.codec.encode(value), options)).join();
+    return this.send(`"messages":[${messages}]}`, options);
+  }
+
+  private send(body: string, { delay, priority, uniqueKey, uniqueFor, ...options }: EnqueueOptions): Promise<Enqueued> {
+    const ms = (duration: Duration | undefined) => (duration === undefined ? undefined : milliseconds(duration));
+    const fields = JSON.stringify({ queue: this.name, delay_ms: ms(delay), priority, unique_key: uniqueKey, unique_ms: ms(uniqueFor) }).slice(1, -1);
+    const { outbox } = this.core;
+    return outbox.call(options, {
+      lane: `enqueue ${this.name}`,
+      mode: "repeat",
+      effect: true,
+      // A unique key makes a repetition harmless by itself, and the server takes only one of the two.
+      write: ({ id }: Request) => `{"type":"enqueue","id":${id},${fields},${uniqueKey === undefined ? outbox.identity() : ""}${body}`,
+      read: ({ position, duplicate }: Answer) => ({ position: position!, duplicate: duplicate ?? false }),
+    });
+  }
+
+  /**
+   * Calls the handler for each message, up to `concurrency` at a time. When it returns, the message is done. When it throws, the message is
+   * delivered again later, or after {@link Retry}, or never after {@link Dead}. Leases are extended meanwhile.
+   */
+  work(handler: (job: Job<T>) => unknown, options: WorkOptions<T> = {}): Worker<T> {
+    return new Worker(this.core, this.name, this.codec, handler, options);
+  }
+}

@@ -1,0 +1,68 @@
+import type { Batcher, Stored } from "./batcher.js";
+import { stored } from "./batcher.js";
+import { codecOf, payloadFields, type Codec, type Typed } from "./codec.js";
+import type { Core } from "./core.js";
+import { traced, type Headers } from "./otel.js";
+import type { Answer, CallOptions, Request } from "./request.js";
+import { Subscription, type SubscribeOptions } from "./subscription.js";
+
+/** What a message has besides its value. */
+export interface MessageOptions {
+  /** Messages with one key are in one partition, in their order. */
+  key?: string;
+  headers?: Headers;
+}
+
+export interface PublishOptions extends MessageOptions, CallOptions {}
+
+/** What the server says of several messages that are stored. */
+export interface StoredAll extends Stored {
+  /** How many. They are at `position`, `position` + 1 and so on. */
+  count: number;
+}
+
+/** A message on the wire, as JSON. */
+export function messageJSON(payload: string | Uint8Array, { key, headers }: MessageOptions): string {
+  const all = traced(headers);
+  let fields = `{${payloadFields(payload)}`;
+  if (key !== undefined) fields += `,"key":${JSON.stringify(key)}`;
+  if (all !== undefined) fields += `,"headers":${JSON.stringify(all)}`;
+  return `${fields}}`;
+}
+
+/** A log of messages, each with a position. */
+export class Stream<T = unknown> {
+  private readonly codec: Codec<T>;
+
+  /** @internal */
+  constructor(private readonly core: Core, private readonly batcher: Batcher, readonly name: string, typed: Typed<T>) {
+    this.codec = codecOf(typed);
+  }
+
+  /** Stores a message. The promise is fulfilled after the commit. The message is stored once, also if it was sent again. */
+  publish(value: T, options: PublishOptions = {}): Promise<Stored> {
+    try {
+      return this.batcher.publish(this.name, options.key, messageJSON(this.codec.encode(value), options), options);
+    } catch (error) {
+      return Promise.reject(error);
+    }
+  }
+
+  /** Stores up to 1,000 messages, all or none. In a stream with partitions they go to that of the key. */
+  async publishAll(values: readonly T[], options: PublishOptions = {}): Promise<StoredAll> {
+    const messages = values.map((value) => messageJSON(this.codec.encode(value), options)).join();
+    const { outbox } = this.core;
+    return outbox.call(options, {
+      lane: `publish ${this.name}`,
+      mode: "repeat",
+      effect: true,
+      write: ({ id }: Request) => `{"type":"publish","id":${id},"stream":${JSON.stringify(this.name)},${outbox.identity()}"messages":[${messages}]}`,
+      read: ({ position, partition, duplicate, count }: Answer) => ({ ...stored(position!, partition, duplicate), count: count ?? values.length }),
+    });
+  }
+
+  /** Iterates over the messages that are stored, and then over those to come. */
+  subscribe(options: SubscribeOptions = {}): Subscription<T> {
+    return new Subscription(this.core, this.name, this.codec, options);
+  }
+}
