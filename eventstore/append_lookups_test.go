@@ -174,8 +174,8 @@ func TestAppendIf_HistoryLost(t *testing.T) {
 func TestAppendIf_RepeatedTooExpensive(t *testing.T) {
 	t.Parallel()
 	db, s := prepared(t)
-	condition := neverTogether(t, db, s, 40_000, 500)
-	patient := reopen(t, db, Config{CheckTimeout: time.Minute})
+	condition := neverTogether(t, db, s, 5_000, 100)
+	patient := reopen(t, db, Config{CheckTimeout: 10 * time.Minute})
 	request := RequestID{Client: "c", Sequence: 1}
 	requested, err := patient.AppendIfAs(t.Context(), request, []Event{{Type: "E"}}, condition)
 	if err != nil {

@@ -23,6 +23,7 @@ type ownership struct {
 	asked     int64   // the highest position whose commit was sent
 	committed int64   // the highest position whose commit was answered with ok, or start
 	unsure    bool    // the connection has got the partition once more, so an ok may be about that
+	over      bool    // it was read when another owner had committed more: it had ended by then
 	open      bool
 }
 
@@ -174,13 +175,10 @@ func (m *member) assigned(partition int, start int64) {
 	if m.owned[partition] != nil {
 		m.t.Errorf("%s: partition %d is assigned twice", m.name, partition)
 	}
-	if start < m.committed[partition] {
-		m.t.Errorf("%s: partition %d begins after %d, and %d was committed before", m.name, partition, start, m.committed[partition])
-	}
 	for _, o := range m.had {
 		o.unsure = o.unsure || o.partition == partition
 	}
-	o := &ownership{partition: partition, start: start, committed: start, open: true}
+	o := &ownership{partition: partition, start: start, committed: start, open: true, over: start < m.committed[partition]}
 	m.owned[partition] = o
 	m.had, m.all = append(m.had, o), append(m.all, o)
 }
@@ -201,6 +199,9 @@ func (m *member) answered(id any, p pushed, line []byte) {
 		at := m.at[int(n)]
 		if p.Position < at {
 			m.t.Errorf("%s: %s, and %d was committed", m.name, line, at)
+		}
+		if o.over && !o.unsure {
+			m.t.Errorf("%s: %s, and it was assigned partition %d after %d when more was committed", m.name, line, o.partition, o.start)
 		}
 		o.committed = max(o.committed, at)
 		m.history.committed[o.partition] = max(m.history.committed[o.partition], at)
