@@ -1,0 +1,86 @@
+package tidewire
+
+import (
+	"context"
+	"time"
+)
+
+// stop ends the worker.
+func (w *workerCore) stop(ctx context.Context) error {
+	w.mu.Lock()
+	w.stopping = true
+	l := w.link
+	w.mu.Unlock()
+	w.withdraw(l)
+	timer := time.NewTimer(w.options.Drain)
+	defer timer.Stop()
+	if !w.drained(ctx, timer.C) {
+		w.mu.Lock()
+		w.loseAll()
+		w.mu.Unlock()
+	}
+	w.c.remove(w)
+	w.giveBack(l)
+	w.finish(nil)
+	<-w.done
+	return w.err
+}
+
+// drained waits until all handlers have returned, and what they have done is recorded.
+func (w *workerCore) drained(ctx context.Context, end <-chan time.Time) bool {
+	w.mu.Lock()
+	if w.running == 0 && w.settling == 0 && len(w.acks) == 0 {
+		w.mu.Unlock()
+		return true
+	}
+	idle := w.idle
+	if idle == nil {
+		idle = make(chan struct{})
+		w.idle = idle
+	}
+	w.mu.Unlock()
+	select {
+	case <-idle:
+		return true
+	case <-end:
+	case <-ctx.Done():
+	}
+	return false
+}
+
+// withdraw takes the credits back, so that nothing more comes.
+func (w *workerCore) withdraw(l *link) {
+	if l == nil {
+		return
+	}
+	w.c.mu.Lock()
+	defer w.c.unlock()
+	if w.c.link == l {
+		w.c.startOn(l, &request{repeat: own, encode: func(dst []byte, r *request) []byte {
+			dst = appendText(appendStart(dst, "credit", r.id), "queue", w.queue)
+			return append(appendNumber(dst, "n", -int64(w.options.Concurrency)), '}')
+		}})
+	}
+}
+
+// giveBack ends the consumer: what it has not settled goes back to the queue. It waits for the answer.
+func (w *workerCore) giveBack(l *link) {
+	if l == nil {
+		return
+	}
+	r := &request{repeat: own, encode: func(dst []byte, r *request) []byte {
+		return append(appendText(appendStart(dst, "cancel", r.id), "queue", w.queue), '}')
+	}}
+	w.c.mu.Lock()
+	if w.c.link != l {
+		w.c.unlock()
+		return
+	}
+	w.c.startOn(l, r)
+	w.c.unlock()
+	select {
+	case <-r.done:
+	case <-l.over:
+	case <-time.After(dialTimeout):
+	}
+}
