@@ -157,20 +157,23 @@ func wireEvents(events []Event) []wireEvent {
 	return all
 }
 
-// storeField appends the name of the store.
-func (e *Events) storeField(dst []byte) []byte {
-	if e.store == "" {
-		return dst
+// writeStore writes the name of the store.
+func (e *Events) writeStore(w *writer) {
+	if e.store != "" {
+		w.text("store", e.store)
 	}
-	return appendText(dst, "store", e.store)
 }
 
 // ask sends a request with fields that are encoded once, and decodes its answer.
-func (e *Events) ask(ctx context.Context, kind string, fields []byte, numbered bool, timeout time.Duration, into any) error {
-	r := &request{numbered: numbered, size: len(fields), encode: func(dst []byte, r *request) []byte {
-		dst = appendStart(dst, kind, r.id)
-		dst = appendRequest(e.storeField(dst), e.c.name, r)
-		return append(append(dst, fields...), '}')
+func (e *Events) ask(ctx context.Context, kind string, fields any, numbered bool, timeout time.Duration, into any) error {
+	text, err := json.Marshal(fields)
+	if err != nil {
+		return &Error{Code: "invalid", Message: "the events cannot be encoded: " + err.Error(), cause: err}
+	}
+	r := &request{kind: kind, asText: true, numbered: numbered, size: len(text), encode: func(w *writer, r *request) {
+		e.writeStore(w)
+		e.c.writeSequence(w, r)
+		w.fields(text)
 	}}
 	if err := e.c.do(ctx, r, timeout); err != nil {
 		return err
@@ -178,30 +181,14 @@ func (e *Events) ask(ctx context.Context, kind string, fields []byte, numbered b
 	return json.Unmarshal(r.answer.raw, into)
 }
 
-// field encodes one field.
-func field(name string, value any) ([]byte, error) {
-	text, err := json.Marshal(value)
-	if err != nil {
-		return nil, &Error{Code: "invalid", Message: name + " cannot be encoded: " + err.Error(), cause: err}
-	}
-	return append(appendName(nil, name), text...), nil
-}
-
 // Append stores events, all or none. With If it fails with a ConflictError if an event matches by then. It is sent again after a
 // reconnect, and stored once.
 func (e *Events) Append(ctx context.Context, events []Event, options ...AppendOption) (Appended, error) {
 	o := NewAppendOptions(options...)
-	fields, err := field("events", wireEvents(events))
-	if err != nil {
-		return Appended{}, err
-	}
-	if o.Condition != nil {
-		condition, err := field("condition", o.Condition)
-		if err != nil {
-			return Appended{}, err
-		}
-		fields = append(fields, condition...)
-	}
+	fields := struct {
+		Events    []wireEvent `json:"events"`
+		Condition *Condition  `json:"condition,omitempty"`
+	}{wireEvents(events), o.Condition}
 	var answer struct {
 		Positions []int64 `json:"positions"`
 		Duplicate bool    `json:"duplicate"`
@@ -218,16 +205,19 @@ const queryPage = 1000
 // Query iterates over the stored events that the query matches, and asks for one page after the other. The last pair has the error, if there is one.
 func (e *Events) Query(ctx context.Context, query Query, options ...ReadOption) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
-		after := NewReadOptions(options...).After
-		fields, err := field("query", query)
-		for err == nil {
+		fields := struct {
+			Query Query `json:"query"`
+			After int64 `json:"after"`
+			Limit int   `json:"limit"`
+		}{query, NewReadOptions(options...).After, queryPage}
+		for {
 			var page struct {
 				Events []wireEvent `json:"events"`
 				Next   int64       `json:"next"`
 			}
-			request := appendNumber(appendNumber(fields[:len(fields):len(fields)], "limit", queryPage), "after", after)
-			if err = e.ask(ctx, "query", request, false, 0, &page); err != nil {
-				break
+			if err := e.ask(ctx, "query", fields, false, 0, &page); err != nil {
+				yield(Event{}, err)
+				return
 			}
 			for i := range page.Events {
 				if !yield(page.Events[i].event(), nil) {
@@ -237,9 +227,8 @@ func (e *Events) Query(ctx context.Context, query Query, options ...ReadOption) 
 			if len(page.Events) == 0 {
 				return
 			}
-			after = page.Next
+			fields.After = page.Next
 		}
-		yield(Event{}, err)
 	}
 }
 
@@ -251,11 +240,7 @@ type Counts struct {
 
 // Project counts the events that match each query.
 func (e *Events) Project(ctx context.Context, queries ...Query) (Counts, error) {
-	fields, err := field("queries", queries)
-	if err != nil {
-		return Counts{}, err
-	}
 	var counts Counts
-	err = e.ask(ctx, "project", fields, false, 0, &counts)
+	err := e.ask(ctx, "project", map[string][]Query{"queries": queries}, false, 0, &counts)
 	return counts, err
 }

@@ -14,14 +14,16 @@ type EventSubscription struct{ core *subCore }
 
 // Subscribe begins a subscription of the events that the query matches: those that are stored, after the position of After, and those to come.
 func (e *Events) Subscribe(ctx context.Context, query Query, options ...ReadOption) (*EventSubscription, error) {
-	fields, err := field("query", query)
+	text, err := json.Marshal(query)
 	if err != nil {
 		return nil, err
 	}
 	core := newSubCore(e.c, "", SubscribeOptions{Credits: 256})
 	core.after, core.resumes = NewReadOptions(options...).After, true
-	core.encode = func(dst []byte, after int64, _ bool) []byte {
-		return appendNumber(append(e.storeField(dst), fields...), "after", after)
+	core.encode = func(w *writer, after int64, _ bool) {
+		e.writeStore(w)
+		w.json("query", text)
+		w.number("after", after)
 	}
 	core.convert = eventItem
 	if err := e.c.subscribe(ctx, core); err != nil {

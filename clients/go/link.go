@@ -167,7 +167,7 @@ func (l *link) send(text []byte) {
 // write sends what there is to send, until the connection ends.
 func (l *link) write() {
 	defer close(l.over)
-	var out []byte
+	var out writer
 	var todo []*request
 	for range l.wake {
 		if l.ended.Load() {
@@ -179,42 +179,40 @@ func (l *link) write() {
 			if len(todo) == 0 && len(control) == 0 {
 				break
 			}
-			var err error
-			if out, err = l.writeAll(out, todo, control); err != nil {
+			if err := l.writeAll(&out, todo, control); err != nil {
 				l.close(0)
 				return
 			}
-			if cap(out) > 64<<10 {
-				out = nil
+			if cap(out.buf) > 64<<10 {
+				out.buf = nil
 			}
 		}
 	}
 }
 
 // writeAll writes many messages with one call of the system.
-func (l *link) writeAll(out []byte, todo []*request, control [][]byte) ([]byte, error) {
+func (l *link) writeAll(out *writer, todo []*request, control [][]byte) error {
 	l.net.cork()
 	for _, text := range control {
 		if err := l.ws.WriteMessage(websocket.TextMessage, text); err != nil {
-			return out, err
+			return err
 		}
 	}
 	for _, r := range todo {
 		kind := websocket.TextMessage
-		if l.cbor && r.binary() {
-			kind, out = websocket.BinaryMessage, appendCBOR(out[:0], l.c.name, r)
-		} else {
-			out = appendJSON(out[:0], l.c.name, r)
+		if out.cbor = l.cbor && !r.asText; out.cbor {
+			kind = websocket.BinaryMessage
 		}
-		if l.limits.MessageBytes > 0 && len(out) > l.limits.MessageBytes {
-			l.c.oversize(r, len(out), l.limits.MessageBytes)
+		l.c.writeRequest(out, r)
+		if l.limits.MessageBytes > 0 && len(out.buf) > l.limits.MessageBytes {
+			l.c.oversize(r, len(out.buf), l.limits.MessageBytes)
 			continue
 		}
-		if err := l.ws.WriteMessage(kind, out); err != nil {
-			return out, err
+		if err := l.ws.WriteMessage(kind, out.buf); err != nil {
+			return err
 		}
 	}
-	return out, l.net.uncork()
+	return l.net.uncork()
 }
 
 const (

@@ -37,6 +37,7 @@ func (q *Queue[T]) EnqueueAll(ctx context.Context, values []T, options ...Enqueu
 		return Published{}, err
 	}
 	s := r.send
+	r.numbered = o.UniqueKey == "" // that makes it repeatable, too
 	s.delay, s.priority, s.unique, s.period = o.Delay, o.Priority, o.UniqueKey, o.UniqueFor
 	if err := q.c.do(ctx, r, o.Timeout); err != nil {
 		return Published{}, err

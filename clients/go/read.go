@@ -260,9 +260,7 @@ func (l *link) renew() {
 // authenticate sends a token, and reports whether the server takes it.
 func (l *link) authenticate(token string) bool {
 	c := l.c
-	r := &request{repeat: own, encode: func(dst []byte, r *request) []byte {
-		return append(appendText(appendStart(dst, "auth", r.id), "token", token), '}')
-	}}
+	r := &request{kind: "auth", repeat: own, encode: func(w *writer, _ *request) { w.text("token", token) }}
 	c.mu.Lock()
 	if c.link != l {
 		c.unlock()

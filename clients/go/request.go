@@ -31,11 +31,13 @@ type request struct {
 	finished bool
 	attempts int
 	timer    *time.Timer
-	members  []*request // of a batch
-	alone    bool       // it has harmed a batch, or may have
-	send     *sending   // of publish and enqueue
-	encode   func(dst []byte, r *request) []byte
-	then     func(a *answer, err error) // called without the lock; must not block
+	members  []*request                  // of a batch
+	alone    bool                        // it has harmed a batch, or may have
+	send     *sending                    // of publish and enqueue
+	kind     string                      // of other requests
+	encode   func(w *writer, r *request) // their fields
+	asText   bool                        // JSON, also on a connection with CBOR
+	then     func(a *answer, err error)  // called without the lock; must not block
 
 	done   chan struct{}
 	answer answer
@@ -263,7 +265,7 @@ var retried = map[string]bool{"outcome_unknown": true, "token_expired": true}
 // refuse takes the error to a request. The caller holds the lock.
 func (c *Client) refuse(r *request, w *wireError) {
 	e := w.base(requestID(r.id))
-	if r.repeat == again && (w.Retryable || retried[w.Code] && (r.numbered || w.Code == "token_expired")) && !c.closed {
+	if r.repeat == again && (w.Retryable || retried[w.Code] && (r.numbered || r.send != nil || w.Code == "token_expired")) && !c.closed {
 		r.err = e
 		wait := e.RetryAfter
 		if wait == 0 {

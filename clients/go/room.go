@@ -137,22 +137,22 @@ func (m *Membership) attach(l *link) {
 	m.link = l
 	has, last := m.has, m.last
 	m.mu.Unlock()
-	m.c.startOn(l, &request{repeat: own, encode: func(dst []byte, r *request) []byte {
+	m.c.startOn(l, &request{kind: "join", repeat: own, asText: true, then: m.answered, encode: func(w *writer, _ *request) {
 		o := &m.options
-		dst = appendText(appendStart(dst, "join", r.id), "room", m.room)
+		w.text("room", m.room)
 		if o.User != "" {
-			dst = appendText(dst, "user", o.User)
+			w.text("user", o.User)
 		}
-		if has {
-			dst = appendNumber(dst, "after", last)
-		} else if o.History > 0 {
-			dst = appendNumber(dst, "history", int64(o.History))
+		switch {
+		case has:
+			w.number("after", last)
+		case o.History > 0:
+			w.number("history", int64(o.History))
 		}
 		if o.Presence {
-			dst = append(dst, `,"presence":true`...)
+			w.yes("presence")
 		}
-		return append(dst, '}')
-	}, then: m.answered})
+	}})
 }
 
 // answered takes the answer to join.
@@ -326,8 +326,6 @@ func (m *Membership) leave(l *link, then func(*answer, error)) {
 	m.c.mu.Lock()
 	defer m.c.unlock()
 	if l != nil && m.c.link == l {
-		m.c.startOn(l, &request{repeat: own, then: then, encode: func(dst []byte, r *request) []byte {
-			return append(appendText(appendStart(dst, "leave", r.id), "room", m.room), '}')
-		}})
+		m.c.startOn(l, &request{kind: "leave", repeat: own, asText: true, then: then, encode: func(w *writer, _ *request) { w.text("room", m.room) }})
 	}
 }

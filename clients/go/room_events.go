@@ -155,17 +155,14 @@ func (m *Membership) ChatFields(ctx context.Context, fields map[string]any, opti
 	if err != nil {
 		return Published{}, &Error{Code: "invalid", Message: "the chat cannot be encoded: " + err.Error(), cause: err}
 	}
-	r := &request{repeat: once, size: len(rest)}
+	r := &request{kind: "chat", repeat: once, asText: true, size: len(rest)}
 	if m.Stored() {
 		r.repeat, r.numbered = again, true
 	}
-	r.encode = func(dst []byte, r *request) []byte {
-		dst = appendText(appendStart(dst, "chat", r.id), "room", m.room)
-		dst = appendRequest(dst, m.c.name, r)
-		if len(rest) > 2 {
-			dst = append(dst, ',')
-		}
-		return append(dst, rest[1:]...)
+	r.encode = func(w *writer, r *request) {
+		w.text("room", m.room)
+		m.c.writeSequence(w, r)
+		w.fields(rest)
 	}
 	if err := m.c.do(ctx, r, o.Timeout); err != nil {
 		return Published{}, err

@@ -7,7 +7,7 @@ import (
 
 // settle sends an ack, a nack or an extend, and returns the deliveries that are lost. What failed for a moment it sends again, if
 // insist, as long as the connection lasts.
-func (w *workerCore) settle(l *link, kind string, some []*delivery, fields func(dst []byte) []byte, insist bool) map[string]bool {
+func (w *workerCore) settle(l *link, kind string, some []*delivery, fields func(out *writer), insist bool) map[string]bool {
 	lost := map[string]bool{}
 	for n := 0; ; n++ {
 		failure, err := w.settleOnce(l, kind, some, fields)
@@ -40,21 +40,17 @@ func (w *workerCore) settle(l *link, kind string, some []*delivery, fields func(
 }
 
 // settleOnce sends one request. Its error is the server's, if that is not nil.
-func (w *workerCore) settleOnce(l *link, kind string, some []*delivery, fields func(dst []byte) []byte) (*wireError, error) {
-	r := &request{repeat: leased, encode: func(dst []byte, r *request) []byte {
-		dst = appendText(appendStart(dst, kind, r.id), "queue", w.queue)
-		dst = append(dst, `,"deliveries":[`...)
-		for i, d := range some {
-			if i > 0 {
-				dst = append(dst, ',')
-			}
-			dst = appendString(dst, d.name)
-		}
-		dst = append(dst, ']')
+func (w *workerCore) settleOnce(l *link, kind string, some []*delivery, fields func(out *writer)) (*wireError, error) {
+	names := make([]string, len(some))
+	for i, d := range some {
+		names[i] = d.name
+	}
+	r := &request{kind: kind, repeat: leased, encode: func(out *writer, _ *request) {
+		out.text("queue", w.queue)
+		out.texts("deliveries", names)
 		if fields != nil {
-			dst = fields(dst)
+			fields(out)
 		}
-		return append(dst, '}')
 	}}
 	c := w.c
 	c.mu.Lock()

@@ -56,9 +56,9 @@ func (w *workerCore) withdraw(l *link) {
 	w.c.mu.Lock()
 	defer w.c.unlock()
 	if w.c.link == l {
-		w.c.startOn(l, &request{repeat: own, encode: func(dst []byte, r *request) []byte {
-			dst = appendText(appendStart(dst, "credit", r.id), "queue", w.queue)
-			return append(appendNumber(dst, "n", -int64(w.options.Concurrency)), '}')
+		w.c.startOn(l, &request{kind: "credit", repeat: own, encode: func(out *writer, _ *request) {
+			out.text("queue", w.queue)
+			out.number("n", -int64(w.options.Concurrency))
 		}})
 	}
 }
@@ -68,9 +68,7 @@ func (w *workerCore) giveBack(l *link) {
 	if l == nil {
 		return
 	}
-	r := &request{repeat: own, encode: func(dst []byte, r *request) []byte {
-		return append(appendText(appendStart(dst, "cancel", r.id), "queue", w.queue), '}')
-	}}
+	r := &request{kind: "cancel", repeat: own, encode: func(out *writer, _ *request) { out.text("queue", w.queue) }}
 	w.c.mu.Lock()
 	if w.c.link != l {
 		w.c.unlock()

@@ -225,12 +225,13 @@ func (s *Stream[T]) Commit(ctx context.Context, group string, position int64) (i
 
 // commit moves the offset of a group; in a partition if that is 0 or more, which only the connection that owns it can do.
 func (c *Client) commit(ctx context.Context, stream, group string, partition int, position int64) (int64, error) {
-	r := &request{encode: func(dst []byte, r *request) []byte {
-		dst = appendText(appendText(appendStart(dst, "commit", r.id), "stream", stream), "group", group)
+	r := &request{kind: "commit", encode: func(w *writer, _ *request) {
+		w.text("stream", stream)
+		w.text("group", group)
 		if partition >= 0 {
-			dst = appendNumber(dst, "partition", int64(partition))
+			w.number("partition", int64(partition))
 		}
-		return append(appendNumber(dst, "position", position), '}')
+		w.number("position", position)
 	}}
 	if err := c.do(ctx, r, 0); err != nil {
 		return 0, err

@@ -16,8 +16,8 @@ type subCore struct {
 	name    string // on the wire
 	stream  string
 	options SubscribeOptions
-	encode  func(dst []byte, after int64, resumes bool) []byte // the fields of the request
-	convert func(m *incoming) (item, bool)                     // of events
+	encode  func(w *writer, after int64, resumes bool) // the fields of the request
+	convert func(m *incoming) (item, bool)             // of events
 
 	once  sync.Once
 	ready chan struct{} // closed with the first answer
@@ -60,28 +60,29 @@ func newSubCore(c *Client, stream string, o SubscribeOptions) *subCore {
 }
 
 // streamFields appends where the subscription begins, and what it takes.
-func (s *subCore) streamFields(dst []byte, after int64, resumes bool) []byte {
+func (s *subCore) streamFields(w *writer, after int64, resumes bool) {
 	o := &s.options
-	dst = appendText(dst, "stream", s.stream)
+	w.text("stream", s.stream)
 	switch {
 	case o.Share:
-		dst = append(appendText(dst, "group", o.Group), `,"share":true`...)
+		w.text("group", o.Group)
+		w.yes("share")
 	case resumes:
-		dst = appendNumber(dst, "after", after)
+		w.number("after", after)
 	case o.Group != "":
-		dst = appendText(dst, "group", o.Group)
+		w.text("group", o.Group)
 	case !o.At.IsZero():
-		dst = appendText(dst, "at", o.At.UTC().Format(time.RFC3339Nano))
+		w.text("at", o.At.UTC().Format(time.RFC3339Nano))
 	case o.FromStart:
-		dst = appendText(dst, "from", "start")
+		w.text("from", "start")
 	}
 	if len(o.Keys) > 0 {
-		dst = appendAny(dst, "keys", o.Keys)
+		w.texts("keys", o.Keys)
 	}
 	if len(o.Headers) > 0 {
-		dst = appendAny(dst, "headers", o.Headers)
+		headers, _ := json.Marshal(o.Headers) // texts alone
+		w.json("headers", headers)
 	}
-	return dst
 }
 
 // subscribe begins s, and waits until the server has taken it.
@@ -119,11 +120,11 @@ func (s *subCore) attach(l *link) {
 	s.link, s.used = l, 0
 	after, resumes, credits := s.after, s.resumes, s.options.Credits
 	s.mu.Unlock()
-	s.c.startOn(l, &request{repeat: own, encode: func(dst []byte, r *request) []byte {
-		dst = appendText(appendStart(dst, "subscribe", r.id), "subscription", s.name)
-		dst = s.encode(dst, after, resumes)
-		return append(appendNumber(dst, "credits", int64(credits)), '}')
-	}, then: s.answered})
+	s.c.startOn(l, &request{kind: "subscribe", repeat: own, asText: s.convert != nil, then: s.answered, encode: func(w *writer, _ *request) {
+		w.text("subscription", s.name)
+		s.encode(w, after, resumes)
+		w.number("credits", int64(credits))
+	}})
 }
 
 // answered takes the answer to subscribe.
@@ -207,9 +208,7 @@ func (s *subCore) close() {
 	s.c.mu.Lock()
 	defer s.c.unlock()
 	if s.c.link == l {
-		s.c.startOn(l, &request{repeat: own, encode: func(dst []byte, r *request) []byte {
-			return append(appendText(appendStart(dst, "unsubscribe", r.id), "subscription", s.name), '}')
-		}})
+		s.c.startOn(l, &request{kind: "unsubscribe", repeat: own, encode: func(w *writer, _ *request) { w.text("subscription", s.name) }})
 	}
 }
 
@@ -394,10 +393,14 @@ func (s *subCore) nextItem(ctx context.Context, wait bool) (item, bool, error) {
 
 // grant lets the server send more.
 func (s *subCore) grant(l *link, n int) {
-	text := append(appendNumber(appendText(appendStart(nil, "credit", 0), "subscription", s.name), "n", int64(n)), '}')
+	var w writer
+	w.begin("credit", 0)
+	w.text("subscription", s.name)
+	w.number("n", int64(n))
+	w.end()
 	s.c.mu.Lock()
 	defer s.c.unlock()
 	if s.c.link == l {
-		l.send(text)
+		l.send(w.buf)
 	}
 }

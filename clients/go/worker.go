@@ -78,10 +78,10 @@ func (w *workerCore) attach(l *link) {
 	w.mu.Lock()
 	w.link = l
 	w.mu.Unlock()
-	w.c.startOn(l, &request{repeat: own, encode: func(dst []byte, r *request) []byte {
-		dst = appendText(appendStart(dst, "consume", r.id), "queue", w.queue)
-		return append(appendNumber(dst, "credits", int64(w.options.Concurrency)), '}')
-	}, then: w.answered})
+	w.c.startOn(l, &request{kind: "consume", repeat: own, then: w.answered, encode: func(out *writer, _ *request) {
+		out.text("queue", w.queue)
+		out.number("credits", int64(w.options.Concurrency))
+	}})
 }
 
 func (w *workerCore) answered(_ *answer, err error) {
@@ -267,15 +267,14 @@ func verdictOf(err error) verdict {
 // reject gives a message back, or makes it a dead letter.
 func (w *workerCore) reject(d *delivery, err error) {
 	v := verdictOf(err)
-	failed := w.settle(d.link, "nack", []*delivery{d}, func(dst []byte) []byte {
-		dst = appendText(dst, "reason", shortened(v.reason, 1024))
-		if v.dead {
-			return append(dst, `,"dead":true`...)
+	failed := w.settle(d.link, "nack", []*delivery{d}, func(out *writer) {
+		out.text("reason", shortened(v.reason, 1024))
+		switch {
+		case v.dead:
+			out.yes("dead")
+		case v.delay > 0:
+			out.number("delay_ms", max(1, v.delay.Milliseconds()))
 		}
-		if v.delay > 0 {
-			dst = appendNumber(dst, "delay_ms", max(1, v.delay.Milliseconds()))
-		}
-		return dst
 	}, true)
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -375,7 +374,7 @@ func (w *workerCore) extend() {
 }
 
 func (w *workerCore) extendSome(some []*delivery, ms int64) {
-	lost := w.settle(some[0].link, "extend", some, func(dst []byte) []byte { return appendNumber(dst, "lease_ms", ms) }, false)
+	lost := w.settle(some[0].link, "extend", some, func(out *writer) { out.number("lease_ms", ms) }, false)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, d := range some {

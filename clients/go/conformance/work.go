@@ -62,7 +62,9 @@ func (r *runner) work(c *command) (fields, error) {
 	if err != nil {
 		return nil, err
 	}
+	r.mu.Lock()
 	w.Worker = started
+	r.mu.Unlock()
 	go func() {
 		<-started.Done()
 		r.event(c.As, "end", fields{"error": describe(started.Err())})
