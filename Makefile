@@ -14,7 +14,7 @@ VCS     := $(shell git rev-parse HEAD >/dev/null 2>&1 && echo true || echo false
 K6_SCENARIOS := $(sort $(filter-out chat,$(basename $(notdir $(wildcard internal/bench/k6/*.js)))))
 
 .DEFAULT_GOAL := build
-.PHONY: build run test check docs unit contenders conformance bench bench-go bench-fairness bench-auth k6 test-long test-flake test-hostile test-cluster fuzz clean help FORCE
+.PHONY: build run test check docs unit clients clients-ready clients-test contenders conformance bench bench-go bench-fairness bench-auth k6 test-long test-flake test-hostile test-cluster fuzz clean help FORCE
 
 # Without what only a debugger needs (-s): that is a third of the size. Stack traces and profiles do not need it.
 ## build: write bin/tidewire (the default)
@@ -25,15 +25,20 @@ build:
 run: build
 	./bin/tidewire serve $(ARGS)
 
-## test: all that CI runs: check, unit tests under the race detector, contenders, conformance
-test: check unit contenders conformance
+# What mostly waits, for downloads or for the one core of an interpreter, runs beside something else.
+BESIDE = $(MAKE) -j2 $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
+
+## test: all that CI runs: check, unit tests under the race detector, client libraries, contenders, conformance
+test:
+	$(BESIDE) check clients-ready
+	$(MAKE) unit
+	$(BESIDE) clients-test contenders conformance
 
 ## check: formatting, vet, staticcheck, import rules, tidy modules
 check: $(TOOLS)/staticcheck $(TOOLS)/depguard
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { echo 'gofmt these:'; gofmt -l $$(git ls-files '*.go'); exit 1; }
 	$(GO) mod tidy -diff
 	$(GO) vet ./...
-	GOOS=darwin $(GO) vet ./websocket ./internal/bench ./internal/embedpg ./internal/fault
 	$(TOOLS)/staticcheck ./...
 	$(TOOLS)/depguard ./...
 
@@ -48,6 +53,18 @@ unit: $(TOOLS)/gotestsum
 		-race -vet=off -ldflags='-s -w' -timeout 15m $(SLOW_FIRST) $(PKG); \
 	code=$$?; echo '--- slowest tests'; \
 	$(TOOLS)/gotestsum tool slowest --num 20 --threshold 0s --jsonfile .cache/test.json; exit $$code
+
+## clients: build the packages of the client libraries, in .cache/clients (node and npm, python3)
+clients: clients-ready
+	GO='$(GO)' ./scripts/clients.sh pack
+
+# The suite in clients/conformance, which unit runs, needs them.
+clients-ready:
+	GO='$(GO)' ./scripts/clients.sh prepare
+
+## clients-test: the libraries' own tests (LIBRARY=ts); those of all libraries together are in clients/conformance
+clients-test: build clients-ready $(TOOLS)/staticcheck
+	GO='$(GO)' ./scripts/clients.sh test $(LIBRARY)
 
 ## contenders: vet, build and test the servers that Tidewire is compared with, and check that they follow one contract (cargo, python3)
 contenders: $(TOOLS)/staticcheck
@@ -79,8 +96,9 @@ k6:
 	@test -n '$(filter $(SCENARIO),$(K6_SCENARIOS))' || { echo "SCENARIO is '$(SCENARIO)': want one of $(K6_SCENARIOS)" >&2; exit 2; }
 	K6_NO_USAGE_REPORT=true $(GO) run go.k6.io/k6@v1.8.1 run internal/bench/k6/$(SCENARIO).js
 
-## test-long: ten seeds of each fault test, PostgreSQL 14 to 18, and all cases of conformance (an hour)
+## test-long: other systems, ten seeds of each fault test, PostgreSQL 14 to 18, and all cases of conformance (an hour)
 test-long: $(TOOLS)/gotestsum build
+	GOOS=darwin $(GO) vet ./websocket ./internal/bench ./internal/embedpg ./internal/fault
 	ALL=true ./scripts/conformance.sh
 	TIDEWIRE_SEEDS=10 $(TOOLS)/gotestsum -- -race -count=1 -timeout 60m ./...
 	for version in 14 15 16 17 18; do \

@@ -169,13 +169,13 @@ func (r *runner) answer(id int) (got fields, err error) {
 	return got, err
 }
 
-// see waits for an event, and takes it and those of its kind before it.
-func (r *runner) see(want fields) error {
+// see waits for an event, and takes it; in order also those of its kind before it.
+func (r *runner) see(want fields, inOrder bool) error {
 	on, _ := want["on"].(string)
 	return r.await(fmt.Sprintf("the event %v", want), func() bool {
 		for i, e := range r.events[on] {
 			if e["event"] == want["event"] && matches(want, e) {
-				before := slices.DeleteFunc(slices.Clone(r.events[on][:i]), func(e fields) bool { return e["event"] == want["event"] })
+				before := slices.DeleteFunc(slices.Clone(r.events[on][:i]), func(e fields) bool { return inOrder && e["event"] == want["event"] })
 				r.events[on] = append(before, r.events[on][i+1:]...)
 				return true
 			}

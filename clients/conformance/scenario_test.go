@@ -101,7 +101,7 @@ func (s scenario) run(t *testing.T, l library, shared *server) {
 		w.servers = []*server{startServer(t, pgtest.Open(t), append(closed(t), s.Flags...)...)}
 	case "two":
 		db := pgtest.Open(t)
-		flags := append([]string{"--cluster", "conformance"}, s.Flags...)
+		flags := append([]string{"--cluster", "conformance", "--cluster-listen", "127.0.0.1:0"}, s.Flags...)
 		w.servers = []*server{startServer(t, db, flags...), startServer(t, db, flags...)}
 	}
 	for _, name := range s.Streams {

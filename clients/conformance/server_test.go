@@ -164,13 +164,18 @@ func closed(t *testing.T) []string {
 	if err := os.WriteFile(path, secret, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return []string{"--auth-secret-file", path}
+	return []string{"--auth-secret-file", path, "--rule", "admin: read,publish,commit,admin stream:*"}
 }
 
 // token returns a token of an administrator that ends after some time; a negative one has ended.
 func token(t *testing.T, life time.Duration) string {
 	t.Helper()
-	return authtest.Token(t, secret, "ann", life, map[string]any{"role": "admin"})
+	return tokenOf(t, "admin", life)
+}
+
+func tokenOf(t *testing.T, role string, life time.Duration) string {
+	t.Helper()
+	return authtest.Token(t, secret, "ann", life, map[string]any{"role": role})
 }
 
 // lockedBuffer is a bytes.Buffer for several goroutines.

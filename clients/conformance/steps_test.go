@@ -17,7 +17,8 @@ import (
 //	{"do":…, "ok":{…}} or {"do":…, "error":{"code":…}}; without both it has to succeed
 //	{"do":…, "value":"BIG"}                a text of 2 MiB
 //	{"do":…, "begin":"name"}               goes on without the answer, which {"await":"name","ok":…} waits for
-//	{"see":{"on":…,"event":…,…}}           waits for an event
+//	{"see":{"on":…,"event":…,…}}           waits for an event; those of its kind before it are dropped
+//	{"sees":[{"on":…,"event":…,…},…]}      waits for events, in any order
 //	{"messages":{"on":…,"values":[…]}}     the next messages of a subscription have these values, in this order
 //	{"messages":{"on":…,"count":N,"from":M}}   the same with the numbers from M on
 //	{"none":{"on":…,"event":…,"ms":N}}     no such event comes for N ms
@@ -34,7 +35,8 @@ import (
 // acts are the steps that are no commands.
 var acts = map[string]func(*world, any) error{
 	"await":    nil, // see step
-	"see":      func(w *world, v any) error { return w.runner.see(v.(fields)) },
+	"see":      func(w *world, v any) error { return w.runner.see(v.(fields), true) },
+	"sees":     (*world).sees,
 	"messages": (*world).messages,
 	"none":     (*world).none,
 	"fault":    (*world).fault,
@@ -91,14 +93,16 @@ func (w *world) command(step fields) error {
 	return w.answered(id, step)
 }
 
-// fillTokens replaces "good", "bad" and "short" by tokens.
+// fillTokens replaces "good", "weak" (which grants nothing), "bad" (which has ended) and "short" (which soon ends) by tokens.
 func (w *world) fillTokens(command fields) {
 	fill := func(v any) any {
 		switch v {
 		case "good":
 			return token(w.t, time.Hour)
 		case "short":
-			return token(w.t, 20*time.Second)
+			return token(w.t, 18*time.Second)
+		case "weak":
+			return tokenOf(w.t, "guest", time.Hour)
 		case "bad":
 			return token(w.t, -time.Hour)
 		}
@@ -149,6 +153,15 @@ func values(v fields) (all []any) {
 		all = append(all, from+float64(i))
 	}
 	return all
+}
+
+func (w *world) sees(v any) error {
+	for _, want := range v.([]any) {
+		if err := w.runner.see(want.(fields), false); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (w *world) messages(v any) error {

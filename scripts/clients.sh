@@ -1,0 +1,80 @@
+#!/bin/sh
+# Prepares, tests or packs the client libraries in clients/: clients.sh prepare|test|pack [ts|python|go …].
+# If a toolchain is missing, the script says so and skips that library; in CI that is a failure.
+set -eu
+cd "$(dirname "$0")/../clients"
+go=${GO:-go}
+what=${1:-}
+case $what in
+prepare|test|pack) shift ;;
+*) echo 'clients.sh: want prepare, test or pack, and then names of libraries' >&2; exit 2 ;;
+esac
+[ $# -gt 0 ] || set -- ts python go
+
+have() {
+	command -v "$1" >/dev/null && return
+	echo "clients: $2 not tested: needs $1"
+	[ -z "${CI:-}" ] || exit 1
+	return 1
+}
+
+# stale reports whether a mark is missing, or older than one of the files.
+stale() {
+	mark=$1; shift
+	[ ! -e "$mark" ] || [ -n "$(find "$@" -newer "$mark" -print -quit)" ]
+}
+
+prepare_ts() {
+	have node ts && have npm ts || return 0
+	cd ts
+	if stale node_modules/.prepared package-lock.json; then
+		npm ci --no-audit --no-fund --loglevel=error
+		touch node_modules/.prepared
+	fi
+	if stale dist/.built src package.json tsconfig.json; then
+		npm run --silent build
+		touch dist/.built
+	fi
+	cd ..
+}
+
+test_ts() { have node ts || return 0; (cd ts && npm test --silent); }
+pack_ts() { have npm ts || return 0; (cd ts && npm pack --silent --pack-destination ../../.cache/clients); }
+
+prepare_python() {
+	have python3 python || return 0
+	cd python
+	if stale .venv/.prepared requirements-dev.txt pyproject.toml; then
+		python3 -m venv .venv
+		.venv/bin/pip install --quiet --disable-pip-version-check -r requirements-dev.txt -e .
+		touch .venv/.prepared
+	fi
+	cd ..
+}
+
+test_python() {
+	have python3 python || return 0
+	cd python
+	.venv/bin/ruff check --quiet .
+	.venv/bin/mypy --no-error-summary
+	.venv/bin/pytest -q
+	cd ..
+}
+
+pack_python() { have python3 python || return 0; (cd python && .venv/bin/python -m build --outdir ../../.cache/clients >/dev/null); }
+
+prepare_go() { (cd go && $go mod download); }
+
+test_go() {
+	for module in go go/inprocess go/bench; do
+		(cd "$module" && $go mod tidy -diff && $go vet ./... && ../"${module#go}"/../../.cache/tools/staticcheck ./... && $go test -race ./...)
+	done
+}
+
+pack_go() { (cd .. && git archive --format=zip --prefix=clients-go/ -o .cache/clients/tidewire-client-go.zip HEAD clients/go/); }
+
+mkdir -p ../.cache/clients
+for library in "$@"; do
+	echo "--- clients: $what $library"
+	"${what}_$library"
+done
