@@ -192,3 +192,8 @@ type finalError struct{ err error }
 
 func (e *finalError) Error() string { return e.err.Error() }
 func (e *finalError) Unwrap() error { return e.err }
+
+// NewError returns an error with a code, for other implementations of the interfaces.
+func NewError(code string, cause error) *Error {
+	return &Error{Code: code, Message: cause.Error(), cause: cause}
+}
