@@ -45,6 +45,7 @@ type workerCore struct {
 	settling int // acknowledgements and rejections without an answer
 	acks     []*delivery
 	flushing bool // a timer or an answer will send acks
+	round    int  // of acknowledgements
 	extender *time.Timer
 	attempts int
 	stopping bool
@@ -304,25 +305,34 @@ const (
 	mostAcks = 1000
 )
 
-// acknowledge sends what waits: at once if no answer is due, else 10 ms later, or with that answer. The caller holds the lock.
+// acknowledge sends what waits: at once if no answer is due, or if no handler runs that could add something; else with the next answer, or
+// 10 ms later. The caller holds the lock.
 func (w *workerCore) acknowledge() {
-	if w.flushing {
+	if w.flushing && (w.running > 1 || len(w.waiting) > 0) {
 		return
 	}
 	w.flushing = true
-	w.flush()
-	time.AfterFunc(ackPause, func() {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.flushing = false
-		if len(w.acks) > 0 {
-			w.acknowledge()
-		}
-	})
+	w.round++
+	round := w.round
+	w.flush(round)
+	time.AfterFunc(ackPause, func() { w.nextAcks(round) })
+}
+
+// nextAcks sends what has come to wait since a round of acknowledgements.
+func (w *workerCore) nextAcks(round int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.round != round || !w.flushing {
+		return
+	}
+	w.flushing = false
+	if len(w.acks) > 0 {
+		w.acknowledge()
+	}
 }
 
 // flush sends what waits to be acknowledged. The caller holds the lock.
-func (w *workerCore) flush() {
+func (w *workerCore) flush(round int) {
 	for len(w.acks) > 0 {
 		n := 1
 		for n < len(w.acks) && n < mostAcks && w.acks[n].link == w.acks[0].link {
@@ -331,14 +341,15 @@ func (w *workerCore) flush() {
 		some := w.acks[:n:n]
 		w.acks = w.acks[n:]
 		w.settling += n
-		go w.ack(some)
+		go w.ack(some, round)
 	}
 	w.acks = nil
 }
 
 // ack acknowledges deliveries of one connection.
-func (w *workerCore) ack(some []*delivery) {
+func (w *workerCore) ack(some []*delivery, round int) {
 	lost := w.settle(some[0].link, "ack", some, nil, true)
+	defer w.nextAcks(round)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, d := range some {
