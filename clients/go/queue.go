@@ -31,18 +31,41 @@ func (q *Queue[T]) Enqueue(ctx context.Context, value T, options ...EnqueueOptio
 
 // EnqueueAll stores messages, all or none. The options hold for each of them.
 func (q *Queue[T]) EnqueueAll(ctx context.Context, values []T, options ...EnqueueOption) (Published, error) {
-	o := NewEnqueueOptions(options...)
-	r, err := sendingOf(q.c, ctx, "enqueue", q.name, q.codec, values, o.PublishOptions)
+	r, o, err := q.request(ctx, values, options)
 	if err != nil {
 		return Published{}, err
 	}
-	s := r.send
-	r.numbered = o.UniqueKey == "" // that makes it repeatable, too
-	s.delay, s.priority, s.unique, s.period = o.Delay, o.Priority, o.UniqueKey, o.UniqueFor
 	if err := q.c.do(ctx, r, o.Timeout); err != nil {
 		return Published{}, err
 	}
 	return published(r), nil
+}
+
+// EnqueueAsync begins to enqueue, and does not wait: see Stream.PublishAsync.
+func (q *Queue[T]) EnqueueAsync(ctx context.Context, value T, options ...EnqueueOption) *Pending {
+	return q.EnqueueAllAsync(ctx, []T{value}, options...)
+}
+
+// EnqueueAllAsync is EnqueueAsync for messages that are stored all or none.
+func (q *Queue[T]) EnqueueAllAsync(ctx context.Context, values []T, options ...EnqueueOption) *Pending {
+	r, o, err := q.request(ctx, values, options)
+	if err != nil {
+		return &Pending{err: err}
+	}
+	q.c.start(r, o.Timeout)
+	return &Pending{r: r}
+}
+
+func (q *Queue[T]) request(ctx context.Context, values []T, options []EnqueueOption) (*request, EnqueueOptions, error) {
+	o := NewEnqueueOptions(options...)
+	r, err := sendingOf(q.c, ctx, "enqueue", q.name, q.codec, values, o.PublishOptions)
+	if err != nil {
+		return nil, o, err
+	}
+	r.numbered = o.UniqueKey == "" // that makes it repeatable, too
+	s := r.send
+	s.delay, s.priority, s.unique, s.period = o.Delay, o.Priority, o.UniqueKey, o.UniqueFor
+	return r, o, nil
 }
 
 // Job is a message of a queue that a handler works on.

@@ -106,7 +106,7 @@ func (s *Stream[T]) PublishAllAsync(ctx context.Context, values []T, options ...
 		return &Pending{err: err}
 	}
 	s.c.start(r, o.Timeout)
-	return &Pending{c: s.c, r: r}
+	return &Pending{r: r}
 }
 
 func (s *Stream[T]) request(ctx context.Context, values []T, options []PublishOption) (*request, PublishOptions, error) {
@@ -115,9 +115,8 @@ func (s *Stream[T]) request(ctx context.Context, values []T, options []PublishOp
 	return r, o, err
 }
 
-// Pending is a publish that is under way.
+// Pending is a publish or an enqueue that is under way.
 type Pending struct {
-	c   *Client
 	r   *request
 	err error
 }
@@ -130,7 +129,7 @@ func (p *Pending) Done() <-chan struct{} {
 	return p.r.done
 }
 
-// Wait waits for the answer. If ctx ends first, the publish goes on.
+// Wait waits for the answer. If ctx ends first, the request goes on.
 func (p *Pending) Wait(ctx context.Context) (Published, error) {
 	if p.r == nil {
 		return Published{}, p.err

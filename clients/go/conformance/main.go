@@ -136,6 +136,8 @@ func (r *runner) obey(c *command) {
 			return
 		}
 		go func() { r.answer2(c, r.publishUntil) }()
+	case "enqueue":
+		r.enqueue(c)
 	case "pause", "resume":
 		r.sub(c.On).gate.set(c.Do == "pause")
 		r.answer(c, fields{}, nil)
@@ -144,7 +146,7 @@ func (r *runner) obey(c *command) {
 		r.answer(c, fields{}, nil)
 	default:
 		do, ok := map[string]func(*command) (fields, error){
-			"close": r.close, "enqueue": r.enqueue, "append": r.append, "query": r.query, "project": r.project, "decide": r.decide,
+			"close": r.close, "append": r.append, "query": r.query, "project": r.project, "decide": r.decide,
 			"subscribe": r.subscribe, "follow": r.follow, "commit": r.commit, "unsubscribe": r.unsubscribe, "work": r.work, "stop": r.stop,
 			"join": r.join, "chat": r.chat, "members": r.membersOf, "leave": r.leave,
 		}[c.Do]

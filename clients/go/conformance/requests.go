@@ -86,10 +86,7 @@ func (c *command) publishOptions() (all []tidewire.PublishOption) {
 func (r *runner) publish(c *command) {
 	s := tidewire.StreamOf[json.RawMessage](r.client(c.Client), c.Stream)
 	pending := s.PublishAllAsync(context.Background(), c.values(), c.publishOptions()...)
-	go func() {
-		p, err := pending.Wait(context.Background())
-		r.answer(c, placed(p), err)
-	}()
+	go r.await(c, pending)
 }
 
 // publishUntil publishes, and gives up after a time.
@@ -105,7 +102,8 @@ func placed(p tidewire.Published) fields {
 	return fields{"position": p.Position, "count": p.Count, "duplicate": p.Duplicate}
 }
 
-func (r *runner) enqueue(c *command) (fields, error) {
+// enqueue begins at once, and waits in the background.
+func (r *runner) enqueue(c *command) {
 	options := []tidewire.EnqueueOption{tidewire.Delay(ms(c.Delay)), tidewire.Priority(c.Priority)}
 	if c.UniqueKey != "" {
 		options = append(options, tidewire.Unique(c.UniqueKey, ms(c.UniqueMS)))
@@ -113,8 +111,13 @@ func (r *runner) enqueue(c *command) (fields, error) {
 	for _, o := range c.message() {
 		options = append(options, o)
 	}
-	p, err := tidewire.QueueOf[json.RawMessage](r.client(c.Client), c.Queue).EnqueueAll(context.Background(), c.values(), options...)
-	return placed(p), err
+	pending := tidewire.QueueOf[json.RawMessage](r.client(c.Client), c.Queue).EnqueueAllAsync(context.Background(), c.values(), options...)
+	go r.await(c, pending)
+}
+
+func (r *runner) await(c *command, pending *tidewire.Pending) {
+	p, err := pending.Wait(context.Background())
+	r.answer(c, placed(p), err)
 }
 
 func (r *runner) append(c *command) (fields, error) {
