@@ -1,0 +1,289 @@
+package tidewire
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"net/url"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Client is one connection to a server, which it opens anew whenever that is lost. It is for concurrent use.
+type Client struct {
+	url  string
+	opts Options
+	name string // of this object, with which requests can be repeated
+
+	life context.Context // ends when the client closes
+	end  context.CancelFunc
+	gone chan struct{} // closed when the goroutine of the connection has ended; nil before it began
+
+	calls callbacks
+
+	mu       sync.Mutex
+	state    State
+	closing  bool // no more calls
+	closed   bool // everything has ended
+	cause    error
+	link     *link // nil unless connected
+	limits   limits
+	refused  bool // the server has refused the last token
+	order    uint64
+	ids      uint64
+	sequence int64
+	names    int
+
+	ready   requests            // to be sent, in the order of their calls
+	sent    map[uint64]*request // on this connection, by their id
+	waiting requests            // for room
+	pending int
+	bytes   int
+	after   []func()      // what unlock does
+	empty   chan struct{} // closed when nothing waits for an answer; nil if nobody waits for that
+
+	sources []source
+	subs    map[string]subscriber
+	workers map[string]*workerCore
+	rooms   map[string]*Membership
+}
+
+// source is something that begins anew on each connection.
+type source interface {
+	attach(l *link) // the client holds its lock
+	detach()        // the client holds its lock
+	finish(err error)
+}
+
+// subscriber takes the messages of a subscription.
+type subscriber interface {
+	source
+	take(m *incoming)
+	failed(err error)
+}
+
+// limits are those of the server.
+type limits struct {
+	MessageBytes int `json:"message_bytes"`
+	Messages     int `json:"messages"`
+}
+
+// Open returns a client for a server, whose address is that of its WebSocket: ws://localhost:8080/ws. It connects when it is first used.
+func Open(address string, options Options) (*Client, error) {
+	u, err := url.Parse(address)
+	if err != nil {
+		return nil, fmt.Errorf("tidewire: the address of the server: %w", err)
+	}
+	if u.Scheme != "ws" && u.Scheme != "wss" || u.Host == "" {
+		return nil, fmt.Errorf("tidewire: the address of the server is %q, and has to be like ws://localhost:8080/ws or wss://example.com/ws", address)
+	}
+	var name [16]byte
+	rand.Read(name[:])
+	c := &Client{
+		url: address, opts: options.withDefaults(), name: hex.EncodeToString(name[:]), sent: map[uint64]*request{},
+		subs: map[string]subscriber{}, workers: map[string]*workerCore{}, rooms: map[string]*Membership{},
+	}
+	c.life, c.end = context.WithCancel(context.Background())
+	return c, nil
+}
+
+// State returns the state of the client.
+func (c *Client) State() State {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.state
+}
+
+// Close ends the client: it waits at most 5 s for the answers to what it has sent, ends all iterations, and fails what still waits.
+func (c *Client) Close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	c.Shutdown(ctx)
+	return nil
+}
+
+// Shutdown is Close, and waits for answers until ctx ends. It returns the error of ctx if some did not come.
+func (c *Client) Shutdown(ctx context.Context) (err error) {
+	c.mu.Lock()
+	c.closing = true
+	var empty chan struct{}
+	if c.link != nil && c.pending > 0 {
+		if c.empty == nil {
+			c.empty = make(chan struct{})
+		}
+		empty = c.empty
+	}
+	c.mu.Unlock()
+	if empty != nil {
+		select {
+		case <-empty:
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
+	}
+	c.shut(nil)
+	c.mu.Lock()
+	gone := c.gone
+	c.mu.Unlock()
+	if gone != nil {
+		<-gone
+	}
+	c.calls.wait()
+	return err
+}
+
+// shut ends everything.
+func (c *Client) shut(cause error) {
+	c.mu.Lock()
+	if c.closed {
+		c.unlock()
+		return
+	}
+	c.closing, c.closed, c.cause = true, true, cause
+	c.end()
+	if c.link != nil {
+		l := c.link
+		for _, r := range l.first {
+			c.finish(r, lostLink(r))
+		}
+		l.first = nil
+		c.after = append(c.after, func() { l.close(1000) })
+	}
+	failed := closedError(cause)
+	for _, r := range slices.Concat(c.ready, c.waiting) {
+		c.finish(r, failed)
+	}
+	for _, r := range c.sent {
+		if r.repeat == own {
+			c.finish(r, errDetached)
+			continue
+		}
+		c.finish(r, failed)
+	}
+	c.ready, c.waiting = nil, nil
+	sources := c.sources
+	c.sources = nil
+	c.after = append(c.after, func() {
+		for _, s := range sources {
+			s.finish(cause)
+		}
+	})
+	c.setState(State{Phase: Closed, Err: cause})
+	c.unlock()
+}
+
+// unlock gives the lock back, and then does what has to be done without it.
+func (c *Client) unlock() {
+	after := c.after
+	c.after = nil
+	c.mu.Unlock()
+	for _, f := range after {
+		f()
+	}
+}
+
+// setState tells the program of a change. The caller holds the lock.
+func (c *Client) setState(s State) {
+	c.state = s
+	if c.opts.OnState != nil {
+		c.calls.post(func() { c.opts.OnState(s) })
+	}
+}
+
+// begin starts the goroutine of the connection. The caller holds the lock.
+func (c *Client) begin() {
+	if c.gone == nil && !c.closed {
+		c.gone = make(chan struct{})
+		go c.run()
+	}
+}
+
+// add makes s begin on this connection and each later one.
+func (c *Client) add(s source) error {
+	c.mu.Lock()
+	defer c.unlock()
+	return c.addLocked(s)
+}
+
+func (c *Client) addLocked(s source) error {
+	if c.closing {
+		return closedError(c.cause)
+	}
+	c.begin()
+	c.sources = append(c.sources, s)
+	if c.link != nil {
+		s.attach(c.link)
+	}
+	return nil
+}
+
+// remove ends that.
+func (c *Client) remove(s source) {
+	c.mu.Lock()
+	defer c.unlock()
+	if i := slices.Index(c.sources, s); i >= 0 {
+		c.sources = slices.Delete(c.sources, i, i+1)
+	}
+}
+
+// reattach begins s again after a pause, if it is still there then.
+func (c *Client) reattach(s source, pause time.Duration) {
+	time.AfterFunc(pause, func() {
+		c.mu.Lock()
+		defer c.unlock()
+		if c.link != nil && slices.Contains(c.sources, s) {
+			s.attach(c.link)
+		}
+	})
+}
+
+// callbacks runs functions of the program, one after the other, on a goroutine that is there while there are some.
+type callbacks struct {
+	mu      sync.Mutex
+	todo    []func()
+	running chan struct{} // closed when the goroutine ends; nil if there is none
+}
+
+func (c *callbacks) post(f func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.todo = append(c.todo, f)
+	if c.running == nil {
+		c.running = make(chan struct{})
+		go c.run(c.running)
+	}
+}
+
+func (c *callbacks) run(done chan struct{}) {
+	defer close(done)
+	for {
+		c.mu.Lock()
+		todo := c.todo
+		c.todo = nil
+		if len(todo) == 0 {
+			c.running = nil
+			c.mu.Unlock()
+			return
+		}
+		c.mu.Unlock()
+		for _, f := range todo {
+			f()
+		}
+	}
+}
+
+// wait waits until all that was posted has run, but for a second at most: a callback may wait for the caller.
+func (c *callbacks) wait() {
+	c.mu.Lock()
+	running := c.running
+	c.mu.Unlock()
+	if running == nil {
+		return
+	}
+	select {
+	case <-running:
+	case <-time.After(time.Second):
+	}
+}

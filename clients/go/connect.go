@@ -1,0 +1,228 @@
+package tidewire
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/gorilla/websocket"
+)
+
+const (
+	dialTimeout = 10 * time.Second
+	steady      = 10 * time.Second // after so long connected, pauses begin from the start
+	maxPause    = 20 * time.Second
+)
+
+// pause returns how long to wait before attempt n: full jitter.
+func pause(n int) time.Duration {
+	return rand.N(min(maxPause, 250*time.Millisecond<<min(n, 10)) + 1)
+}
+
+// run connects until the client closes. Its goroutine reads from the connection.
+func (c *Client) run() {
+	defer close(c.gone)
+	for failures := 0; ; failures++ {
+		c.enter(State{Phase: Connecting})
+		l, err := c.dial()
+		if err == nil {
+			began := time.Now()
+			c.connected(l)
+			err = l.read()
+			c.disconnected(l)
+			if time.Since(began) >= steady {
+				failures = 0
+			}
+		}
+		if c.life.Err() != nil {
+			return
+		}
+		if final := endsClient(err); final != nil {
+			c.shut(final)
+			return
+		}
+		wait := pauseAfter(err, failures)
+		c.enter(State{Phase: Waiting, RetryAt: time.Now().Add(wait), Err: err})
+		select {
+		case <-time.After(wait):
+		case <-c.life.Done():
+			return
+		}
+	}
+}
+
+// enter changes the state, unless the client has closed.
+func (c *Client) enter(s State) {
+	c.mu.Lock()
+	defer c.unlock()
+	if !c.closed {
+		c.setState(s)
+	}
+}
+
+// endsClient returns the error with which the client closes, if err is final.
+func endsClient(err error) error {
+	var final *finalError
+	if errors.As(err, &final) {
+		return final.err
+	}
+	var closed *websocket.CloseError
+	if errors.As(err, &closed) && closed.Code == 4403 {
+		return local("forbidden", "the token or API key was revoked: %s", closed.Text)
+	}
+	return nil
+}
+
+// pauseAfter returns how long to wait after a connection or an attempt has ended.
+func pauseAfter(err error, failures int) time.Duration {
+	var closed *websocket.CloseError
+	if errors.As(err, &closed) {
+		switch closed.Code {
+		case 1001:
+			if _, ms, ok := strings.Cut(closed.Text, "retry_after_ms="); ok {
+				if n, err := strconv.Atoi(ms); err == nil && n >= 0 {
+					return time.Duration(n) * time.Millisecond
+				}
+			}
+			return rand.N(2 * time.Second)
+		case 4429:
+			return 5*time.Second + pause(failures)
+		}
+	}
+	return pause(failures)
+}
+
+// token asks the program for a token.
+func (c *Client) token(ctx context.Context) (string, error) {
+	if c.opts.Token == nil {
+		return c.opts.APIKey, nil
+	}
+	c.mu.Lock()
+	refused := c.refused
+	c.mu.Unlock()
+	token, err := c.opts.Token(ctx, refused)
+	if err != nil {
+		return "", fmt.Errorf("tidewire: no token: %w", err)
+	}
+	return token, nil
+}
+
+func (c *Client) setRefused(refused bool) {
+	c.mu.Lock()
+	c.refused = refused
+	c.mu.Unlock()
+}
+
+// buffers are for all clients: one that writes nothing has none.
+var buffers sync.Pool
+
+// dial makes one attempt to connect.
+func (c *Client) dial() (*link, error) {
+	ctx, cancel := context.WithTimeout(c.life, dialTimeout)
+	defer cancel()
+	token, err := c.token(ctx)
+	if err != nil {
+		return nil, err
+	}
+	header := http.Header{}
+	for name, values := range c.opts.Header {
+		header[name] = values
+	}
+	if token != "" {
+		header.Set("Authorization", "Bearer "+token)
+	}
+	l := &link{c: c, cbor: c.opts.Encoding == CBOR, wake: make(chan struct{}, 1), over: make(chan struct{})}
+	protocol := "tidewire.v1"
+	if l.cbor {
+		protocol = "tidewire.v1.cbor"
+	}
+	dialer := websocket.Dialer{
+		NetDialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			conn, err := c.opts.Dial(ctx, network, address)
+			if err != nil {
+				return nil, err
+			}
+			l.net = &corked{Conn: conn}
+			l.net.heard()
+			return l.net, nil
+		},
+		Proxy: http.ProxyFromEnvironment, TLSClientConfig: c.opts.TLS, HandshakeTimeout: dialTimeout, Subprotocols: []string{protocol},
+		ReadBufferSize: 32 << 10, WriteBufferSize: 32 << 10, WriteBufferPool: &buffers,
+	}
+	ws, response, err := dialer.DialContext(ctx, c.url, header)
+	if err != nil {
+		return nil, c.handshakeError(response, err)
+	}
+	l.ws = ws
+	stop := context.AfterFunc(ctx, func() { ws.Close() })
+	err = l.hello()
+	if !stop() && err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		ws.Close()
+		return nil, err
+	}
+	c.setRefused(false)
+	return l, nil
+}
+
+// handshakeError says why the server has refused the handshake.
+func (c *Client) handshakeError(response *http.Response, err error) error {
+	if response == nil || response.Body == nil {
+		return fmt.Errorf("tidewire: connect: %w", err)
+	}
+	text, _ := io.ReadAll(io.LimitReader(response.Body, 1024))
+	response.Body.Close()
+	if response.StatusCode == http.StatusUnauthorized {
+		c.setRefused(true)
+	}
+	return fmt.Errorf("tidewire: connect: the server answers %s: %s", response.Status, strings.TrimSpace(string(text)))
+}
+
+// connected makes l the connection of the client: everything begins on it.
+func (c *Client) connected(l *link) {
+	c.mu.Lock()
+	defer c.unlock()
+	c.limits = l.limits
+	c.link = l
+	if c.closed {
+		c.after = append(c.after, func() { l.close(1000) })
+		return
+	}
+	c.setState(State{Phase: Connected})
+	again := c.ready
+	c.ready = nil
+	for _, s := range c.sources {
+		s.attach(l)
+	}
+	c.ready = append(c.ready, again...) // a room is joined before the chats that wait go to it
+	l.start()
+}
+
+// disconnected takes back what was sent on l and has no answer, in the order of the calls.
+func (c *Client) disconnected(l *link) {
+	l.close(0)
+	<-l.over
+	c.mu.Lock()
+	defer c.unlock()
+	if c.link != l {
+		return
+	}
+	c.link = nil
+	if c.life.Err() != nil {
+		return
+	}
+	c.takeBack(l)
+	for _, s := range c.sources {
+		s.detach()
+	}
+}

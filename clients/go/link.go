@@ -1,0 +1,338 @@
+package tidewire
+
+import (
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gorilla/websocket"
+)
+
+const (
+	quiet    = 35 * time.Second // after so long without a byte the library asks for one
+	answered = 10 * time.Second // which has to come in this time
+)
+
+// link is one connection.
+type link struct {
+	c        *Client
+	ws       *websocket.Conn
+	net      *corked
+	cbor     bool
+	limits   limits
+	wake     chan struct{} // holds one value if there is something to write
+	over     chan struct{} // closed when the writer has ended, or never began
+	ended    atomic.Bool
+	alive    *time.Timer
+	begun    bool
+	renewing atomic.Bool
+
+	first   []*request // of the library, to be sent before all others; under the lock of the client
+	control [][]byte   // JSON without an answer; under the lock of the client
+
+	reader struct { // of the goroutine that reads
+		buffer []byte
+		in     incoming
+		name   string // of the subscription that had the last message
+		last   subscriber
+		queue  string
+		worker *workerCore
+	}
+}
+
+// corked is a connection that writes when it is told to. It knows when it has last heard something.
+type corked struct {
+	net.Conn
+	last atomic.Int64
+
+	mu      sync.Mutex
+	corked  bool
+	waiting []byte
+}
+
+func (c *corked) heard() { c.last.Store(time.Now().UnixNano()) }
+
+func (c *corked) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	c.heard()
+	return n, err
+}
+
+func (c *corked) Write(p []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.corked {
+		return c.Conn.Write(p)
+	}
+	c.waiting = append(c.waiting, p...)
+	return len(p), nil
+}
+
+// cork keeps what is written, until uncork writes it at once.
+func (c *corked) cork() {
+	c.mu.Lock()
+	c.corked = true
+	c.mu.Unlock()
+}
+
+func (c *corked) uncork() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.corked = false
+	_, err := c.Conn.Write(c.waiting)
+	c.waiting = c.waiting[:0]
+	if cap(c.waiting) > 64<<10 {
+		c.waiting = nil
+	}
+	return err
+}
+
+// hello waits for the first message of the server.
+func (l *link) hello() error {
+	if l.ws.Subprotocol() == "" {
+		return fmt.Errorf("tidewire: connect: the server does not know the protocol %s", "tidewire.v1")
+	}
+	kind, data, err := l.ws.ReadMessage()
+	if err != nil {
+		return fmt.Errorf("tidewire: connect: no hello: %w", err)
+	}
+	if data, err = asJSON(kind, data); err != nil {
+		return err
+	}
+	return parseHello(data, &l.limits)
+}
+
+// start starts the writer, and the timer of the keep-alive. The caller holds the lock of the client.
+func (l *link) start() {
+	l.begun = true
+	l.alive = time.AfterFunc(quiet, l.check)
+	go l.write()
+	l.signal()
+}
+
+func (l *link) signal() {
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}
+
+// check asks for a sign of life if nothing has come for long, and ends the connection if none has come then.
+func (l *link) check() {
+	since := time.Since(time.Unix(0, l.net.last.Load()))
+	switch {
+	case l.ended.Load():
+	case since >= quiet+answered:
+		l.close(0)
+	case since >= quiet:
+		l.c.mu.Lock()
+		l.control = append(l.control, []byte(`{"type":"ping"}`))
+		l.c.mu.Unlock()
+		l.signal()
+		l.alive.Reset(quiet + answered - since)
+	default:
+		l.alive.Reset(quiet - since)
+	}
+}
+
+// close ends the connection, with a close frame if there is a code.
+func (l *link) close(code int) {
+	if l.ended.Swap(true) {
+		return
+	}
+	if code != 0 {
+		l.ws.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(code, ""), time.Now().Add(time.Second))
+	}
+	l.ws.Close()
+	l.signal()
+	l.c.mu.Lock()
+	if !l.begun {
+		l.begun = true
+		close(l.over)
+	}
+	if l.alive != nil {
+		l.alive.Stop()
+	}
+	l.c.mu.Unlock()
+}
+
+// send sends JSON that has no answer. The caller holds the lock of the client.
+func (l *link) send(text []byte) {
+	l.control = append(l.control, text)
+	l.signal()
+}
+
+// write sends what there is to send, until the connection ends.
+func (l *link) write() {
+	defer close(l.over)
+	var out writer
+	var todo []*request
+	for range l.wake {
+		if l.ended.Load() {
+			return
+		}
+		for {
+			var control [][]byte
+			todo, control = l.c.next(l, todo[:0])
+			if len(todo) == 0 && len(control) == 0 {
+				break
+			}
+			if err := l.writeAll(&out, todo, control); err != nil {
+				l.close(0)
+				return
+			}
+			if cap(out.buf) > 64<<10 {
+				out.buf = nil
+			}
+		}
+	}
+}
+
+// writeAll writes many messages with one call of the system.
+func (l *link) writeAll(out *writer, todo []*request, control [][]byte) error {
+	l.net.cork()
+	for _, text := range control {
+		if err := l.ws.WriteMessage(websocket.TextMessage, text); err != nil {
+			return err
+		}
+	}
+	for _, r := range todo {
+		kind := websocket.TextMessage
+		if out.cbor = l.cbor && !r.asText; out.cbor {
+			kind = websocket.BinaryMessage
+		}
+		l.c.writeRequest(out, r)
+		if l.limits.MessageBytes > 0 && len(out.buf) > l.limits.MessageBytes {
+			l.c.oversize(r, len(out.buf), l.limits.MessageBytes)
+			continue
+		}
+		if err := l.ws.WriteMessage(kind, out.buf); err != nil {
+			return err
+		}
+	}
+	return l.net.uncork()
+}
+
+const (
+	writeBytes    = 256 << 10 // in one call of the system, roughly
+	batchBytes    = 256 << 10
+	batchMessages = 1000
+)
+
+// next takes what l sends next.
+func (c *Client) next(l *link, todo []*request) ([]*request, [][]byte) {
+	c.mu.Lock()
+	defer c.unlock()
+	if c.link != l {
+		return nil, nil
+	}
+	control := l.control
+	l.control = nil
+	for _, r := range l.first {
+		todo = c.number(todo, r)
+	}
+	l.first = nil
+	bytes, i := 0, 0
+	for i < len(c.ready) && bytes < writeBytes {
+		r := c.ready[i]
+		i++
+		switch {
+		case r.finished:
+			continue
+		case r.link != nil && r.link != l:
+			c.finish(r, lostLink(r))
+			continue
+		case r.members == nil && c.tooBig(r):
+			continue
+		}
+		if c.batches(r) {
+			var n int
+			r, n = c.gather(r, c.ready[i:])
+			i += n
+		}
+		bytes += r.size + 64
+		todo = c.number(todo, r)
+	}
+	if i == len(c.ready) {
+		clear(c.ready)
+		c.ready = c.ready[:0]
+	} else {
+		c.ready = append(c.ready[:0], c.ready[i:]...)
+	}
+	return todo, control
+}
+
+// number gives a request what it needs on the wire. The caller holds the lock.
+func (c *Client) number(todo []*request, r *request) []*request {
+	if r.finished {
+		return todo
+	}
+	if r.id == 0 {
+		c.ids++
+		r.id = c.ids
+	}
+	if r.numbered && r.sequence < 0 {
+		r.sequence = c.sequence
+		c.sequence++
+	}
+	r.sent = true
+	for _, m := range r.members {
+		m.sent = true
+	}
+	c.sent[r.id] = r
+	return append(todo, r)
+}
+
+// batches reports whether r may share a request.
+func (c *Client) batches(r *request) bool {
+	return !c.opts.NoBatch && r.members == nil && !r.alone && r.sequence < 0 && r.send != nil && r.send.kind == "publish" && !r.send.several
+}
+
+// gather puts r and those after it that go to the same place into one request. It returns how many of rest it has taken.
+func (c *Client) gather(r *request, rest []*request) (*request, int) {
+	most := batchMessages
+	if c.limits.Messages > 0 {
+		most = min(most, c.limits.Messages)
+	}
+	room := batchBytes
+	if c.limits.MessageBytes > 0 {
+		room = min(room, c.limits.MessageBytes*3/4)
+	}
+	n, size := 0, r.size
+	members := []*request(nil)
+	for _, m := range rest {
+		if !m.finished {
+			if !c.batches(m) || m.send.name != r.send.name || m.send.key != r.send.key || size+m.size > room || len(members)+1 >= most {
+				break
+			}
+			if members == nil {
+				members = append(members, r)
+			}
+			members = append(members, m)
+			size += m.size
+		}
+		n++
+	}
+	if members == nil {
+		return r, 0
+	}
+	s := &sending{kind: "publish", name: r.send.name, key: r.send.key, several: true, messages: make([]outgoing, len(members))}
+	for i, m := range members {
+		s.messages[i] = m.send.messages[0]
+	}
+	return &request{order: r.order, sequence: -1, numbered: true, send: s, members: members, done: make(chan struct{})}, n
+}
+
+// oversize fails a request that has become too large in its encoding.
+func (c *Client) oversize(r *request, size, limit int) {
+	c.mu.Lock()
+	defer c.unlock()
+	delete(c.sent, r.id)
+	if len(r.members) > 0 {
+		c.split(r)
+		return
+	}
+	c.finish(r, local("too_big", "the message has %d bytes on the wire, and the server takes %d", size, limit))
+}

@@ -1,0 +1,84 @@
+package tidewire
+
+import (
+	"context"
+	"time"
+)
+
+// stop ends the worker.
+func (w *workerCore) stop(ctx context.Context) error {
+	w.mu.Lock()
+	w.stopping = true
+	l := w.link
+	w.mu.Unlock()
+	w.withdraw(l)
+	timer := time.NewTimer(w.options.Drain)
+	defer timer.Stop()
+	if !w.drained(ctx, timer.C) {
+		w.mu.Lock()
+		w.loseAll()
+		w.mu.Unlock()
+	}
+	w.c.remove(w)
+	w.giveBack(l)
+	w.finish(nil)
+	<-w.done
+	return w.err
+}
+
+// drained waits until all handlers have returned, and what they have done is recorded.
+func (w *workerCore) drained(ctx context.Context, end <-chan time.Time) bool {
+	w.mu.Lock()
+	if w.running == 0 && w.settling == 0 && len(w.acks) == 0 {
+		w.mu.Unlock()
+		return true
+	}
+	idle := w.idle
+	if idle == nil {
+		idle = make(chan struct{})
+		w.idle = idle
+	}
+	w.mu.Unlock()
+	select {
+	case <-idle:
+		return true
+	case <-end:
+	case <-ctx.Done():
+	}
+	return false
+}
+
+// withdraw takes the credits back, so that nothing more comes.
+func (w *workerCore) withdraw(l *link) {
+	if l == nil {
+		return
+	}
+	w.c.mu.Lock()
+	defer w.c.unlock()
+	if w.c.link == l {
+		w.c.startOn(l, &request{kind: "credit", repeat: own, encode: func(out *writer, _ *request) {
+			out.text("queue", w.queue)
+			out.number("n", -int64(w.options.Concurrency))
+		}})
+	}
+}
+
+// giveBack ends the consumer: what it has not settled goes back to the queue. It waits for the answer.
+func (w *workerCore) giveBack(l *link) {
+	if l == nil {
+		return
+	}
+	r := &request{kind: "cancel", repeat: own, encode: func(out *writer, _ *request) { out.text("queue", w.queue) }}
+	w.c.mu.Lock()
+	if w.c.link != l {
+		w.c.unlock()
+		return
+	}
+	w.c.startOn(l, r)
+	w.c.unlock()
+	select {
+	case <-r.done:
+	case <-l.over:
+	case <-time.After(dialTimeout):
+	}
+}

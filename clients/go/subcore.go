@@ -1,0 +1,406 @@
+package tidewire
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// subCore is a subscription without a codec: of a stream, or of events.
+type subCore struct {
+	c       *Client
+	name    string // on the wire
+	stream  string
+	options SubscribeOptions
+	encode  func(w *writer, after int64, resumes bool) // the fields of the request
+	convert func(m *incoming) (item, bool)             // of events
+
+	once  sync.Once
+	ready chan struct{} // closed with the first answer
+	first error         // with which it could not begin
+
+	mu       sync.Mutex
+	link     *link
+	items    []item
+	head     int
+	wake     chan struct{} // holds one value if the program may find something
+	after    int64         // the position that the program has got
+	resumes  bool          // after says where it goes on
+	used     int           // messages for which the server has no credit yet
+	owned    []int         // partitions
+	attempts int
+	ended    bool
+	err      error
+}
+
+// item is a message, or something that happens between two of them.
+type item struct {
+	message  Message[[]byte]
+	event    Event
+	position bool   // no message: everything up to its position was left out
+	call     func() // tells the program
+	part     bool   // it belongs to a partition that can be revoked
+}
+
+func newSubCore(c *Client, stream string, o SubscribeOptions) *subCore {
+	s := &subCore{c: c, stream: stream, options: o, ready: make(chan struct{}), wake: make(chan struct{}, 1)}
+	s.encode = s.streamFields
+	if o.After != nil {
+		s.after, s.resumes = *o.After, true
+	}
+	c.mu.Lock()
+	c.names++
+	s.name = "s" + strconv.Itoa(c.names)
+	c.mu.Unlock()
+	return s
+}
+
+// streamFields appends where the subscription begins, and what it takes.
+func (s *subCore) streamFields(w *writer, after int64, resumes bool) {
+	o := &s.options
+	w.text("stream", s.stream)
+	switch {
+	case o.Share:
+		w.text("group", o.Group)
+		w.yes("share")
+	case resumes:
+		w.number("after", after)
+	case o.Group != "":
+		w.text("group", o.Group)
+	case !o.At.IsZero():
+		w.text("at", o.At.UTC().Format(time.RFC3339Nano))
+	case o.FromStart:
+		w.text("from", "start")
+	}
+	if len(o.Keys) > 0 {
+		w.texts("keys", o.Keys)
+	}
+	if len(o.Headers) > 0 {
+		headers, _ := json.Marshal(o.Headers) // texts alone
+		w.json("headers", headers)
+	}
+}
+
+// subscribe begins s, and waits until the server has taken it.
+func (c *Client) subscribe(ctx context.Context, s *subCore) error {
+	c.mu.Lock()
+	c.subs[s.name] = s
+	err := c.addLocked(s)
+	c.unlock()
+	if err != nil {
+		return err
+	}
+	return c.begun(ctx, s, s.ready, &s.first)
+}
+
+// begun waits until a source has begun, and ends it if that fails.
+func (c *Client) begun(ctx context.Context, s source, ready chan struct{}, first *error) (err error) {
+	timeout := time.NewTimer(c.opts.Timeout)
+	defer timeout.Stop()
+	select {
+	case <-ready:
+		return *first
+	case <-ctx.Done():
+		err = &Error{Code: "cancelled", Message: "the context has ended", cause: context.Cause(ctx)}
+	case <-timeout.C:
+		err = &Error{Code: "timeout", Message: "the server has not answered in time", Retryable: true}
+	}
+	c.remove(s)
+	s.finish(err)
+	return err
+}
+
+// attach subscribes on l. The client holds its lock.
+func (s *subCore) attach(l *link) {
+	s.mu.Lock()
+	s.link, s.used = l, 0
+	after, resumes, credits := s.after, s.resumes, s.options.Credits
+	s.mu.Unlock()
+	s.c.startOn(l, &request{kind: "subscribe", repeat: own, asText: s.convert != nil, then: s.answered, encode: func(w *writer, _ *request) {
+		w.text("subscription", s.name)
+		s.encode(w, after, resumes)
+		w.number("credits", int64(credits))
+	}})
+}
+
+// answered takes the answer to subscribe.
+func (s *subCore) answered(a *answer, err error) {
+	if err != nil {
+		s.failed(err)
+		return
+	}
+	s.mu.Lock()
+	s.attempts = 0
+	if !s.resumes && a.has && !s.options.Share {
+		s.after, s.resumes = a.position, true
+	}
+	s.mu.Unlock()
+	s.once.Do(func() { close(s.ready) })
+}
+
+// failed takes an error that has ended the subscription, or not let it begin.
+func (s *subCore) failed(err error) {
+	if err == errDetached {
+		return
+	}
+	var old *TooOldError
+	var e *Error
+	switch {
+	case errors.As(err, &old) && s.options.Gap != nil:
+		s.skip(old.Oldest)
+		s.c.reattach(s, 0)
+	case errors.As(err, &e) && (e.Retryable || e.Code == "token_expired") && e.Code != "closed":
+		s.mu.Lock()
+		wait := pause(s.attempts)
+		s.attempts++
+		s.mu.Unlock()
+		s.detach()
+		s.c.reattach(s, max(wait, e.RetryAfter))
+	default:
+		s.c.remove(s)
+		s.finish(err)
+	}
+}
+
+// skip goes on after messages that were dropped.
+func (s *subCore) skip(oldest int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.after, s.resumes = oldest-1, true
+	s.push(item{call: func() { s.options.Gap(Gap{Oldest: oldest, Partition: -1}) }})
+}
+
+// finish ends the iteration, after what has come.
+func (s *subCore) finish(err error) {
+	s.c.mu.Lock()
+	delete(s.c.subs, s.name)
+	s.c.mu.Unlock()
+	s.once.Do(func() {
+		s.first = err
+		if err == nil {
+			s.first = closedError(nil)
+		}
+		close(s.ready)
+	})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.ended {
+		s.ended, s.err = true, err
+		s.signal()
+	}
+}
+
+// close ends the subscription for the program.
+func (s *subCore) close() {
+	s.c.remove(s)
+	s.finish(nil)
+	s.mu.Lock()
+	l := s.link
+	s.items, s.head, s.link, s.err = nil, 0, nil, nil
+	s.mu.Unlock()
+	if l == nil {
+		return
+	}
+	s.c.mu.Lock()
+	defer s.c.unlock()
+	if s.c.link == l {
+		s.c.startOn(l, &request{kind: "unsubscribe", repeat: own, encode: func(w *writer, _ *request) { w.text("subscription", s.name) }})
+	}
+}
+
+// detach forgets what waits: it comes again on the next connection.
+func (s *subCore) detach() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.link == nil {
+		return
+	}
+	s.link = nil
+	s.discard(func(i *item) bool { return i.call == nil })
+	if len(s.owned) > 0 {
+		lost := s.owned
+		s.owned = nil
+		s.revoke(lost)
+	}
+}
+
+// discard removes waiting items. The caller holds the lock.
+func (s *subCore) discard(which func(*item) bool) {
+	kept := s.items[:0]
+	for i := s.head; i < len(s.items); i++ {
+		if which(&s.items[i]) {
+			s.used++
+		} else {
+			kept = append(kept, s.items[i])
+		}
+	}
+	clear(s.items[len(kept):])
+	s.items, s.head = kept, 0
+}
+
+func (s *subCore) revoke(partitions []int) {
+	if f := s.options.Revoked; f != nil {
+		s.push(item{call: func() { f(partitions) }})
+	}
+}
+
+// push adds an item. The caller holds the lock.
+func (s *subCore) push(i item) {
+	if s.head > 0 && s.head == len(s.items) {
+		s.items, s.head = s.items[:0], 0
+	}
+	s.items = append(s.items, i)
+	s.signal()
+}
+
+func (s *subCore) signal() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// take takes what the server has sent.
+func (s *subCore) take(m *incoming) {
+	var i item
+	switch string(m.kind) {
+	case "message":
+		i.message = Message[[]byte]{m.position, max(0, m.partition), string(m.key), m.headers, m.stored(), m.payload}
+		i.part = m.partition >= 0
+	case "position":
+		i.message.Position, i.position = m.position, true
+		i.message.Partition, i.part = max(0, m.partition), m.partition >= 0
+	case "event":
+		var ok bool
+		if i, ok = s.convert(m); !ok {
+			return
+		}
+	default:
+		s.moved(m)
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended || s.link == nil {
+		return
+	}
+	if i.position && s.head == len(s.items) {
+		s.passed(&i)
+		return
+	}
+	s.push(i)
+}
+
+// passed notes that the program has got everything up to i. The caller holds the lock.
+func (s *subCore) passed(i *item) {
+	if !s.options.Share {
+		s.after, s.resumes = max(s.after, i.message.Position), true
+	}
+}
+
+// moved takes a change of the partitions that the member owns.
+func (s *subCore) moved(m *incoming) {
+	var change struct {
+		Partition  int   `json:"partition"`
+		Partitions []int `json:"partitions"`
+		Oldest     int64 `json:"oldest"`
+	}
+	text, err := m.json()
+	if err != nil || json.Unmarshal(text, &change) != nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch string(m.kind) {
+	case "assigned":
+		s.owned = append(s.owned, change.Partitions...)
+		if f := s.options.Assigned; f != nil {
+			s.push(item{call: func() { f(change.Partitions) }})
+		}
+	case "revoked":
+		gone := func(p int) bool { return slices.Contains(change.Partitions, p) }
+		s.owned = slices.DeleteFunc(s.owned, gone)
+		s.discard(func(i *item) bool { return i.part && gone(i.message.Partition) })
+		s.revoke(change.Partitions)
+	case "parked":
+		if f := s.options.Gap; f != nil {
+			s.push(item{call: func() { f(Gap{change.Oldest, change.Partition}) }})
+		}
+	}
+}
+
+// position returns where the subscription goes on.
+func (s *subCore) position() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.after
+}
+
+// next takes a message. It returns false after the end, or if there is none and it is not to wait.
+func (s *subCore) next(ctx context.Context, wait bool) (Message[[]byte], bool, error) {
+	i, ok, err := s.nextItem(ctx, wait)
+	return i.message, ok, err
+}
+
+func (s *subCore) nextItem(ctx context.Context, wait bool) (item, bool, error) {
+	if err := ctx.Err(); err != nil {
+		return item{}, false, err
+	}
+	for {
+		s.mu.Lock()
+		if s.head == len(s.items) {
+			ended, err := s.ended, s.err
+			s.mu.Unlock()
+			if ended || !wait {
+				return item{}, false, err
+			}
+			select {
+			case <-s.wake:
+			case <-ctx.Done():
+				return item{}, false, ctx.Err()
+			}
+			continue
+		}
+		i := s.items[s.head]
+		s.items[s.head] = item{}
+		s.head++
+		if i.call != nil {
+			s.mu.Unlock()
+			i.call()
+			continue
+		}
+		s.passed(&i)
+		if i.position {
+			s.mu.Unlock()
+			continue
+		}
+		s.used++
+		grant, l := 0, s.link
+		if s.used >= max(1, s.options.Credits/2) && l != nil {
+			grant, s.used = s.used, 0
+		}
+		s.mu.Unlock()
+		if grant > 0 {
+			s.grant(l, grant)
+		}
+		return i, true, nil
+	}
+}
+
+// grant lets the server send more.
+func (s *subCore) grant(l *link, n int) {
+	var w writer
+	w.begin("credit", 0)
+	w.text("subscription", s.name)
+	w.number("n", int64(n))
+	w.end()
+	s.c.mu.Lock()
+	defer s.c.unlock()
+	if s.c.link == l {
+		l.send(w.buf)
+	}
+}

@@ -1,0 +1,396 @@
+package tidewire
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+)
+
+// delivery is a message of a queue with a lease.
+type delivery struct {
+	link     *link
+	name     string // of the delivery on the wire
+	position int64
+	attempt  int
+	key      string
+	headers  map[string]any
+	time     time.Time
+	payload  []byte
+
+	ctx    context.Context
+	cancel context.CancelFunc
+}
+
+// workerCore is a worker without a codec.
+type workerCore struct {
+	c       *Client
+	queue   string
+	options WorkOptions
+	handle  func(ctx context.Context, d *delivery) error
+
+	once  sync.Once
+	ready chan struct{}
+	first error
+	done  chan struct{} // closed when it has ended, and all handlers have returned
+	err   error         // read it after done
+
+	mu       sync.Mutex
+	link     *link
+	waiting  []*delivery
+	active   map[string]*delivery // running and waiting, by name
+	running  int
+	settling int // acknowledgements and rejections without an answer
+	acks     []*delivery
+	flushing bool // a timer or an answer will send acks
+	round    int  // of acknowledgements
+	extender *time.Timer
+	attempts int
+	stopping bool
+	ended    bool // the server gives it no more
+	cause    error
+	idle     chan struct{} // closed when nothing runs and nothing is being settled; nil if nobody waits
+}
+
+func newWorkerCore(c *Client, queue string, o WorkOptions) *workerCore {
+	return &workerCore{c: c, queue: queue, options: o, ready: make(chan struct{}), done: make(chan struct{}), active: map[string]*delivery{}}
+}
+
+func (w *workerCore) start(ctx context.Context) error {
+	c := w.c
+	c.mu.Lock()
+	var err error
+	if c.workers[w.queue] != nil {
+		err = local("already_consuming", "this client works on the queue %q: use that worker, with more concurrency", w.queue)
+	} else if err = c.addLocked(w); err == nil {
+		c.workers[w.queue] = w
+	}
+	c.unlock()
+	if err != nil {
+		return err
+	}
+	return c.begun(ctx, w, w.ready, &w.first)
+}
+
+// attach consumes on l. The client holds its lock.
+func (w *workerCore) attach(l *link) {
+	w.mu.Lock()
+	w.link = l
+	w.mu.Unlock()
+	w.c.startOn(l, &request{kind: "consume", repeat: own, then: w.answered, encode: func(out *writer, _ *request) {
+		out.text("queue", w.queue)
+		out.number("credits", int64(w.options.Concurrency))
+	}})
+}
+
+func (w *workerCore) answered(_ *answer, err error) {
+	if err != nil {
+		w.failed(err)
+		return
+	}
+	w.mu.Lock()
+	w.attempts = 0
+	w.mu.Unlock()
+	w.once.Do(func() { close(w.ready) })
+}
+
+// failed takes an error that has ended the consumer, or not let it begin.
+func (w *workerCore) failed(err error) {
+	if err == errDetached {
+		return
+	}
+	var e *Error
+	if !errors.As(err, &e) || !e.Retryable && e.Code != "token_expired" {
+		w.c.remove(w)
+		w.finish(err)
+		return
+	}
+	w.mu.Lock()
+	wait := pause(w.attempts)
+	w.attempts++
+	w.mu.Unlock()
+	w.detach()
+	w.c.reattach(w, max(wait, e.RetryAfter))
+}
+
+// detach loses all leases.
+func (w *workerCore) detach() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.link = nil
+	w.loseAll()
+}
+
+// loseAll ends the contexts of all handlers. The caller holds the lock.
+func (w *workerCore) loseAll() {
+	for _, d := range w.active {
+		w.lose(d)
+	}
+}
+
+// lose ends the context of a handler whose message is not its own any more. The caller holds the lock.
+func (w *workerCore) lose(d *delivery) {
+	if w.active[d.name] != d {
+		return
+	}
+	delete(w.active, d.name)
+	d.cancel()
+	for i, other := range w.waiting {
+		if other == d {
+			w.waiting = append(w.waiting[:i], w.waiting[i+1:]...)
+			return // nobody has seen it
+		}
+	}
+}
+
+// finish ends the worker: the server gives it no more. It does not wait for the handlers.
+func (w *workerCore) finish(err error) {
+	w.c.mu.Lock()
+	if w.c.workers[w.queue] == w {
+		delete(w.c.workers, w.queue)
+	}
+	w.c.mu.Unlock()
+	w.once.Do(func() {
+		w.first = err
+		if err == nil {
+			w.first = closedError(nil)
+		}
+		close(w.ready)
+	})
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.ended {
+		return
+	}
+	w.ended, w.cause = true, err
+	w.loseAll()
+	if w.extender != nil {
+		w.extender.Stop()
+	}
+	w.rest()
+}
+
+// rest notes that something has ended. The caller holds the lock.
+func (w *workerCore) rest() {
+	if w.running > 0 {
+		return
+	}
+	if w.settling == 0 && len(w.acks) == 0 && w.idle != nil {
+		close(w.idle)
+		w.idle = nil
+	}
+	if w.ended {
+		select {
+		case <-w.done:
+		default:
+			w.err = w.cause
+			close(w.done)
+		}
+	}
+}
+
+// take takes a delivery.
+func (w *workerCore) take(l *link, m *incoming) {
+	d := &delivery{
+		link: l, name: string(m.delivery), position: m.position, attempt: m.attempt, key: string(m.key), headers: m.headers, time: m.stored(), payload: m.payload,
+	}
+	d.ctx, d.cancel = context.WithCancel(context.Background())
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.stopping || w.ended || w.link != l {
+		return // cancel gives it back
+	}
+	w.active[d.name] = d
+	if w.extender == nil {
+		w.extender = time.AfterFunc(w.options.Lease/2, w.extend)
+	}
+	if w.running >= w.options.Concurrency {
+		w.waiting = append(w.waiting, d)
+		return
+	}
+	w.running++
+	go w.run(d)
+}
+
+// run calls the handler, for one delivery after the other.
+func (w *workerCore) run(d *delivery) {
+	for d != nil {
+		err := w.handle(d.ctx, d)
+		d = w.handled(d, err)
+	}
+}
+
+// handled settles a delivery, and returns the next one that waits.
+func (w *workerCore) handled(d *delivery, err error) *delivery {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case w.active[d.name] != d:
+		w.outcome(d, Lost)
+	case err == nil:
+		delete(w.active, d.name)
+		w.acks = append(w.acks, d)
+		w.acknowledge()
+	default:
+		delete(w.active, d.name)
+		w.settling++
+		go w.reject(d, err)
+	}
+	d.cancel()
+	if len(w.waiting) > 0 && !w.stopping {
+		next := w.waiting[0]
+		w.waiting = w.waiting[1:]
+		return next
+	}
+	w.running--
+	w.rest()
+	return nil
+}
+
+// outcome tells the program.
+func (w *workerCore) outcome(d *delivery, o Outcome) {
+	if f := w.options.Outcome; f != nil {
+		w.c.calls.post(func() { f(d.position, o) })
+	}
+}
+
+// verdictOf returns what the error of a handler says.
+func verdictOf(err error) verdict {
+	var v *verdict
+	if errors.As(err, &v) {
+		return verdict{err.Error(), v.delay, v.dead}
+	}
+	return verdict{reason: err.Error()}
+}
+
+// reject gives a message back, or makes it a dead letter.
+func (w *workerCore) reject(d *delivery, err error) {
+	v := verdictOf(err)
+	failed := w.settle(d.link, "nack", []*delivery{d}, func(out *writer) {
+		out.text("reason", shortened(v.reason, 1024))
+		switch {
+		case v.dead:
+			out.yes("dead")
+		case v.delay > 0:
+			out.number("delay_ms", max(1, v.delay.Milliseconds()))
+		}
+	}, true)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if failed[d.name] {
+		w.outcome(d, Lost)
+	} else {
+		w.outcome(d, Nacked)
+	}
+	w.settling--
+	w.rest()
+}
+
+// shortened returns the beginning of a text, in whole characters and without NUL.
+func shortened(s string, most int) string {
+	s = strings.ReplaceAll(s, "\x00", "")
+	if len(s) <= most {
+		return s
+	}
+	for most > 0 && !utf8.RuneStart(s[most]) {
+		most--
+	}
+	return s[:most]
+}
+
+const (
+	ackPause = 10 * time.Millisecond
+	mostAcks = 1000
+)
+
+// acknowledge sends what waits: at once if no answer is due, or if no handler runs that could add something; else with the next answer, or
+// 10 ms later. The caller holds the lock.
+func (w *workerCore) acknowledge() {
+	if w.flushing && (w.running > 1 || len(w.waiting) > 0) {
+		return
+	}
+	w.flushing = true
+	w.round++
+	round := w.round
+	w.flush(round)
+	time.AfterFunc(ackPause, func() { w.nextAcks(round) })
+}
+
+// nextAcks sends what has come to wait since a round of acknowledgements.
+func (w *workerCore) nextAcks(round int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.round != round || !w.flushing {
+		return
+	}
+	w.flushing = false
+	if len(w.acks) > 0 {
+		w.acknowledge()
+	}
+}
+
+// flush sends what waits to be acknowledged. The caller holds the lock.
+func (w *workerCore) flush(round int) {
+	for len(w.acks) > 0 {
+		n := 1
+		for n < len(w.acks) && n < mostAcks && w.acks[n].link == w.acks[0].link {
+			n++
+		}
+		some := w.acks[:n:n]
+		w.acks = w.acks[n:]
+		w.settling += n
+		go w.ack(some, round)
+	}
+	w.acks = nil
+}
+
+// ack acknowledges deliveries of one connection.
+func (w *workerCore) ack(some []*delivery, round int) {
+	lost := w.settle(some[0].link, "ack", some, nil, true)
+	defer w.nextAcks(round)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, d := range some {
+		if lost[d.name] {
+			w.outcome(d, Lost)
+		} else {
+			w.outcome(d, Acked)
+		}
+	}
+	w.settling -= len(some)
+	w.rest()
+}
+
+// extend extends the leases of all deliveries that are under way.
+func (w *workerCore) extend() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.ended || len(w.active) == 0 {
+		w.extender = nil
+		return
+	}
+	w.extender = time.AfterFunc(w.options.Lease/2, w.extend)
+	some := make([]*delivery, 0, len(w.active))
+	for _, d := range w.active {
+		some = append(some, d)
+	}
+	ms := w.options.Lease.Milliseconds()
+	for len(some) > 0 {
+		n := min(len(some), mostAcks)
+		go w.extendSome(some[:n:n], ms)
+		some = some[n:]
+	}
+}
+
+func (w *workerCore) extendSome(some []*delivery, ms int64) {
+	lost := w.settle(some[0].link, "extend", some, func(out *writer) { out.number("lease_ms", ms) }, false)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, d := range some {
+		if lost[d.name] {
+			w.lose(d)
+		}
+	}
+}
