@@ -3,6 +3,7 @@
 # If a toolchain is missing, the script says so and skips that library; in CI that is a failure.
 set -eu
 cd "$(dirname "$0")/../clients"
+root=$(dirname "$PWD")
 go=${GO:-go}
 what=${1:-}
 case $what in
@@ -39,7 +40,7 @@ prepare_ts() {
 }
 
 test_ts() { have node ts || return 0; (cd ts && npm test --silent); }
-pack_ts() { have npm ts || return 0; (cd ts && npm pack --silent --pack-destination ../../.cache/clients); }
+pack_ts() { have npm ts || return 0; (cd ts && npm pack --silent --pack-destination "$root/.cache/clients"); }
 
 prepare_python() {
 	have python3 python || return 0
@@ -61,24 +62,31 @@ test_python() {
 	cd ..
 }
 
-pack_python() { have python3 python || return 0; (cd python && .venv/bin/python -m build --outdir ../../.cache/clients >/dev/null); }
+pack_python() { have python3 python || return 0; (cd python && .venv/bin/python -m build --outdir "$root/.cache/clients" >/dev/null); }
 
 prepare_go() { (cd go && $go mod download); }
 
 test_go() {
 	for module in go go/inprocess go/bench; do
-		(cd "$module" && $go mod tidy -diff && $go vet ./... && ../"${module#go}"/../../.cache/tools/staticcheck ./... && $go test -race ./...)
+		cd $module
+		$go mod tidy -diff
+		$go vet ./...
+		"$root/.cache/tools/staticcheck" ./...
+		$go test -race ./...
+		cd "$root/clients"
 	done
 }
 
-pack_go() { (cd .. && git archive --format=zip --prefix=clients-go/ -o .cache/clients/tidewire-client-go.zip HEAD clients/go/); }
+# A module is published as a tag of the repository; the archive has the same files.
+pack_go() { git archive --format=zip -o "$root/.cache/clients/tidewire-client-go.zip" HEAD go; }
 
 # A server for the tests that need one.
 serve() {
 	data=$(mktemp -d)
 	chmod 755 "$data" # as root, PostgreSQL runs as another user
 	log=$data/log
-	../bin/tidewire serve --port 0 --data-dir "$data/data" --stored-rooms 'stored-*' >"$log" 2>&1 &
+	: >"$log"
+	"$root/bin/tidewire" serve --port 0 --data-dir "$data/data" --stored-rooms 'stored-*' >"$log" 2>&1 &
 	server=$!
 	trap 'kill $server; wait $server || true; rm -rf "$data"' EXIT
 	until grep -q 'listening on ' "$log"; do
@@ -89,7 +97,7 @@ serve() {
 	export TIDEWIRE_URL
 }
 
-mkdir -p ../.cache/clients
+mkdir -p "$root/.cache/clients"
 [ "$what" != test ] || serve
 for library in "$@"; do
 	echo "--- clients: $what $library"

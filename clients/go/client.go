@@ -200,13 +200,7 @@ func (c *Client) begin() {
 	}
 }
 
-// add makes s begin on this connection and each later one.
-func (c *Client) add(s source) error {
-	c.mu.Lock()
-	defer c.unlock()
-	return c.addLocked(s)
-}
-
+// addLocked makes s begin on this connection and each later one. The caller holds the lock.
 func (c *Client) addLocked(s source) error {
 	if c.closing {
 		return closedError(c.cause)

@@ -111,7 +111,7 @@ func (l *log[T]) PublishAll(ctx context.Context, values []T, options ...tidewire
 func start(o tidewire.SubscribeOptions) (stream.Start, error) {
 	switch {
 	case o.Group != "" || len(o.Keys) > 0 || len(o.Headers) > 0:
-		return stream.Start{}, tidewire.NewError("invalid", errors.New("Group, Keys and WithHeaders work over the wire alone"))
+		return stream.Start{}, tidewire.NewError("invalid", errors.New("in process there is no Group, Keys or WithHeaders: use them over the wire"))
 	case o.After != nil:
 		return stream.After(*o.After), nil
 	case !o.At.IsZero():
