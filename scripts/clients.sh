@@ -32,14 +32,18 @@ prepare_ts() {
 		npm ci --no-audit --no-fund --loglevel=error
 		touch node_modules/.prepared
 	fi
-	if stale dist/.built src package.json tsconfig.json; then
+	if [ ! -d dist ] || stale node_modules/.built src package.json tsconfig.json scripts; then
 		npm run --silent build
-		touch dist/.built
+		touch node_modules/.built
 	fi
 	cd ..
 }
 
-test_ts() { have node ts || return 0; (cd ts && npm test --silent); }
+test_ts() {
+	have node ts || return 0
+	base=${TIDEWIRE_URL#ws://}
+	(cd ts && TIDEWIRE_URL=http://${base%/ws} npm test --silent)
+}
 pack_ts() { have npm ts || return 0; (cd ts && npm pack --silent --pack-destination "$root/.cache/clients"); }
 
 prepare_python() {
