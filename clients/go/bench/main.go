@@ -1,15 +1,18 @@
 // Command bench measures the Go client of Tidewire, and nats.go on JetStream in the same way. It prints one line of JSON.
 //
 //	bench publish|subscribe|jobs|memory --url ws://localhost:8080/ws --count 100000 --size 1024 --in-flight 16
+//	bench reconnect --url ws://localhost:8080/ws --count 1000
 //	bench publish|subscribe|jobs|memory --server nats --url nats://localhost:4222 …
 //
 // publish waits for the answer to each message, with so many under way. subscribe publishes first, and measures the catch-up. jobs enqueues first, and
 // measures the work. memory opens count clients with one subscription each, and prints the bytes of this process for each.
+// reconnect opens count clients with one subscription each, and measures how long after a restart of the server all of them have resumed.
 package main
 
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -54,7 +57,7 @@ func main() {
 
 func run() error {
 	if len(os.Args) < 2 {
-		return fmt.Errorf("say what to measure: publish, subscribe, jobs or memory")
+		return fmt.Errorf("say what to measure: publish, subscribe, jobs, memory or reconnect")
 	}
 	o := options{op: os.Args[1], name: fmt.Sprintf("bench-%d", time.Now().UnixNano())}
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
@@ -107,8 +110,16 @@ func measure(ctx context.Context, t target, o options) (report, error) {
 	case "memory":
 		began = time.Now()
 		r.Bytes, err = memory(ctx, t, o.count)
+	case "reconnect":
+		own, ok := t.(*tidewireTarget)
+		if !ok {
+			return r, errors.New("reconnect is for Tidewire alone")
+		}
+		var took time.Duration
+		took, err = reconnect(ctx, own, o.count)
+		began = time.Now().Add(-took)
 	default:
-		err = fmt.Errorf("there is no operation %q: want publish, subscribe, jobs or memory", o.op)
+		err = fmt.Errorf("there is no operation %q: want publish, subscribe, jobs, memory or reconnect", o.op)
 	}
 	r.Seconds = time.Since(began).Seconds()
 	r.PerSecond = float64(o.count) / r.Seconds
