@@ -62,8 +62,8 @@ func TestSession_ManyLargeAnswers(t *testing.T) {
 		}
 	}()
 	close(events.let)
-	c.SetReadDeadline(time.Now().Add(20 * time.Second)) // less than the lane's patience
 	for got := 0; got < atATime+more; {
+		c.SetReadDeadline(time.Now().Add(20 * time.Second)) // less than the lane's patience
 		messages, err := read(c)
 		if err != nil {
 			t.Fatalf("after %d answers: %v", got, err)
