@@ -1,6 +1,6 @@
 import { payloadOf, type Codec } from "./codec.js";
 import { InvalidMessage } from "./errors.js";
-import type { Headers } from "./otel.js";
+import type { Headers } from "./hooks.js";
 
 /** A message as it comes. */
 export interface RawMessage {

@@ -8,45 +8,45 @@ export type Outcome = "acked" | "nacked" | "lost";
 
 /** Tells the server of the results of jobs. Acknowledgements of a short time go out together. */
 export class Settler {
-  private acks: string[] = [];
-  private batch: Promise<Set<string>> | undefined;
-  private send: (() => void) | undefined;
+  private acks_: string[] = [];
+  private batch_: Promise<Set<string>> | undefined;
+  private send_: (() => void) | undefined;
 
-  constructor(private readonly core: Core, private readonly queue: string) {}
+  constructor(private readonly core_: Core, private readonly queue_: string) {}
 
   /** Acknowledges, `now` or within 10 ms. It is false if the lease was lost. */
-  async ack(delivery: string, now: boolean): Promise<boolean> {
-    this.acks.push(delivery);
-    const batch = (this.batch ??= new Promise<void>((resolve) => {
-      this.send = resolve;
+  async ack_(delivery: string, now: boolean): Promise<boolean> {
+    this.acks_.push(delivery);
+    const batch = (this.batch_ ??= new Promise<void>((resolve) => {
+      this.send_ = resolve;
       setTimeout(resolve, 10);
     }).then(() => {
-      const { acks } = this;
-      this.acks = [];
-      this.batch = undefined;
-      return this.settle("ack", acks);
+      const { acks_: acks } = this;
+      this.acks_ = [];
+      this.batch_ = undefined;
+      return this.settle_("ack", acks);
     }));
-    if (this.acks.length >= 1_000) this.send!();
-    else if (now) soon(this.send!);
+    if (this.acks_.length >= 1_000) this.send_!();
+    else if (now) soon(this.send_!);
     return !(await batch).has(delivery);
   }
 
   /** Gives a message back. It is false if the lease was lost. */
-  async nack(delivery: string, fields: object): Promise<boolean> {
-    return !(await this.settle("nack", [delivery], fields)).has(delivery);
+  async nack_(delivery: string, fields: object): Promise<boolean> {
+    return !(await this.settle_("nack", [delivery], fields)).has(delivery);
   }
 
   /** Settles deliveries, or makes their leases longer, and returns those that are lost. */
-  async settle(type: string, deliveries: string[], fields?: object): Promise<Set<string>> {
+  async settle_(type: string, deliveries: string[], fields?: object): Promise<Set<string>> {
     const gone = new Set<string>();
     for (let tries = 0; deliveries.length; tries++) {
       const which = deliveries.length > 1 ? { deliveries } : { delivery: deliveries[0] };
       try {
-        await this.core.outbox.bound(
-          { type, queue: this.queue, ...which, ...fields },
+        await this.core_.outbox_.bound_(
+          { type, queue: this.queue_, ...which, ...fields },
           {
-            lost: () => new Settlement({ code: "lease_lost", message: "the connection has ended", lost: deliveries }),
-            error: (answer) => (answer.lost || answer.failed ? new Settlement(answer) : undefined),
+            lost_: () => new Settlement({ code: "lease_lost", message: "the connection has ended", lost: deliveries }),
+            error_: (answer) => (answer.lost || answer.failed ? new Settlement(answer) : undefined),
           },
         );
         break;
