@@ -195,7 +195,7 @@ export class EventSubscription extends Feed<StoredEvent, StoredEvent> {
   /** @internal */
   protected recover_(error: TidewireError): boolean {
     if (!(error instanceof TooOld) || !this.o_.onGap) return false;
-    this.position_ = error.oldest - 1;
+    this.at_ = error.oldest - 1;
     return true;
   }
 }

@@ -19,7 +19,8 @@ export abstract class Feed<Raw extends { position: number }, T> extends Standing
   ready!: Promise<void>;
   /** @internal */
   protected readonly inbox_ = new Inbox<any, T>(() => this.now_());
-  private at_: number | undefined;
+  /** @internal */
+  protected at_: number | undefined;
   private name_: string;
   private used_ = 0;
 
@@ -46,13 +47,8 @@ export abstract class Feed<Raw extends { position: number }, T> extends Standing
   protected abstract make_(raw: Raw): T | Promise<T | undefined> | undefined;
 
   /** The position up to which the program has everything. */
-  get position_(): number | undefined {
+  get position(): number | undefined {
     return this.at_;
-  }
-
-  /** @internal */
-  protected set position_(at: number) {
-    this.at_ = at;
   }
 
   /** @internal */

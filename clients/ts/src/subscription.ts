@@ -70,7 +70,7 @@ export class Subscription<T> extends Feed<RawMessage, Message<T>> {
   protected recover_(error: TidewireError): boolean {
     if (!(error instanceof TooOld) || !this.o_.onGap) return false;
     this.gap_({ oldest: error.oldest });
-    this.position_ = error.oldest - 1;
+    this.at_ = error.oldest - 1;
     return true;
   }
 
@@ -172,7 +172,7 @@ export class Subscription<T> extends Feed<RawMessage, Message<T>> {
   async commit(position?: number, partition?: number): Promise<number> {
     const { group, share } = this.o_;
     if (!group) throw new TypeError("commit: the subscription has no group");
-    if (!share) return this.send_(group, position ?? this.position_ ?? 0);
+    if (!share) return this.send_(group, position ?? this.at_ ?? 0);
     if (partition !== undefined) return this.send_(group, position ?? this.reached_.get(partition) ?? 0, partition);
     const all = await Promise.all([...this.reached_].map(([of, at]) => this.send_(group, position ?? at, of)));
     return all[0] ?? 0;
