@@ -59,5 +59,7 @@ function publishing(outbox: Outbox, stream: string) {
 }
 
 export function stored(position: number, partition: number | undefined, duplicate: boolean | undefined): Stored {
-  return partition === undefined ? { position, duplicate: duplicate ?? false } : { position, partition, duplicate: duplicate ?? false };
+  const result: Stored = { position, duplicate: !!duplicate };
+  if (partition !== undefined) result.partition = partition;
+  return result;
 }

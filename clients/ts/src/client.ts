@@ -4,7 +4,7 @@ import { Connection, type SocketClass, type State, type TokenSource } from "./co
 import type { Core, FeedTarget, Resumed } from "./core.js";
 import { milliseconds, within, type Duration } from "./duration.js";
 import { Emitter, surface } from "./emitter.js";
-import { Closed, type TidewireError } from "./errors.js";
+import { closed, type TidewireError } from "./errors.js";
 import { Events } from "./events.js";
 import { Outbox } from "./outbox.js";
 import { Queue } from "./queue.js";
@@ -137,7 +137,7 @@ export class Tidewire extends Emitter<ClientEvents> {
 
   /** @internal */
   onEnd_(error: TidewireError | undefined): void {
-    this.outbox_.end_(error ?? new Closed());
+    this.outbox_.end_(error ?? closed());
     for (const each of [...this.resumed_]) each.ended_(error);
   }
 
@@ -168,6 +168,6 @@ function address(url: string | URL): string {
 
 function socketClass(given: unknown): SocketClass {
   const found = given ?? (globalThis as { WebSocket?: unknown }).WebSocket;
-  if (!found) throw new TypeError("there is no global WebSocket here: give the option WebSocket, such as the class of the package ws");
+  if (!found) throw new TypeError("there is no global WebSocket: give the option WebSocket, such as the class of ws");
   return found as SocketClass;
 }

@@ -93,7 +93,7 @@ function fromBase64(data: string): Uint8Array {
   return Uint8Array.from(atob(data), (c) => c.charCodeAt(0));
 }
 
-const encoder = new TextEncoder();
+export const encoder = new TextEncoder();
 const { Buffer: buffer } = globalThis as { Buffer?: { byteLength(text: string): number } };
 
 /** The number of bytes of a text in UTF-8. */

@@ -1,5 +1,5 @@
 import { jitter } from "./duration.js";
-import { connectionLost, errorOf, SignedOut, type TidewireError, Timeout } from "./errors.js";
+import { connectionLost, errorOf, SignedOut, timedOut, type TidewireError } from "./errors.js";
 import type { Link } from "./outbox.js";
 
 /** The state of a client. `waiting` has the time of the next attempt, and why the connection before has ended. */
@@ -100,7 +100,7 @@ export class Connection implements Link {
     const { signal } = attempt;
     this.told_ = false;
     this.set_({ name: "connecting" });
-    this.timer_ = setTimeout(() => this.lost_(new Timeout("the attempt to connect took longer than 10 s")), attemptTime);
+    this.timer_ = setTimeout(() => this.lost_(timedOut("no connection within 10 s")), attemptTime);
     try {
       const token = await this.askToken_(signal);
       if (!signal.aborted) this.open_(token, signal);
@@ -214,7 +214,7 @@ export class Connection implements Link {
     this.silent_ = true;
     this.send_('{"type":"ping"}');
     this.timer_ = setTimeout(() => {
-      if (this.silent_) this.lost_(connectionLost("nothing has arrived for too long"));
+      if (this.silent_) this.lost_(connectionLost("the server is silent"));
       else this.expectSign_(silence);
     }, within);
   }
@@ -230,7 +230,7 @@ export class Connection implements Link {
   }
 
   private closed_(code: number, reason: string, failure: string | undefined): void {
-    const error = connectionLost(failure ?? `the connection was closed: ${code}${reason && ` ${reason}`}`);
+    const error = connectionLost(failure ?? `the connection was closed: ${code} ${reason}`);
     if (code === 4403) return this.end_(new SignedOut(reason || undefined));
     // A server that refuses the header says so in the answer to the handshake, which only some classes show.
     if (code === 4401 || (failure?.includes("401") && this.headerToken_)) this.refused_ = true;

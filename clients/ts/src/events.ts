@@ -1,6 +1,6 @@
 import type { Core } from "./core.js";
-import { jitter } from "./duration.js";
-import { Conflict, TooOld, type TidewireError } from "./errors.js";
+import { jitter, sleep } from "./duration.js";
+import { Conflict } from "./errors.js";
 import { Feed } from "./feed.js";
 import { matches, union, type Query } from "./query.js";
 import type { Answer, CallOptions, Request } from "./request.js";
@@ -94,23 +94,22 @@ export class Events {
       mode_: "repeat",
       effect_: true,
       write_: ({ id_: id }: Request) => `{"type":"append","id":${id},${outbox.identity_()}${fields.slice(1)}`,
-      read_: ({ positions, duplicate }: Answer) => ({ positions, duplicate: duplicate ?? false }),
+      read_: ({ positions, duplicate }: Answer) => ({ positions, duplicate: !!duplicate }),
     });
   }
 
   /** Iterates over the events that match, page after page. */
   async *query(query: Query, options: QueryOptions = {}): AsyncGenerator<StoredEvent, void, undefined> {
-    for await (const { events } of this.pages_(query, options)) yield* events;
+    for await (const events of this.pages_(query, options)) yield* events;
   }
 
-  private async *pages_(query: Query, options: QueryOptions): AsyncGenerator<{ events: StoredEvent[]; next: number }> {
+  private async *pages_(query: Query, options: QueryOptions): AsyncGenerator<StoredEvent[]> {
     let { after, before } = options;
     const { backwards, page } = options;
     for (;;) {
       const fields = { type: "query", store: this.store, query: items(query), after, before, backwards, limit: page ?? 1_000 };
-      const answer: Answer = await this.core_.outbox_.ask_(options, "query", fields);
-      const { events, next } = answer as unknown as { events: StoredEvent[]; next: number };
-      yield { events, next };
+      const { events, next }: Answer = await this.core_.outbox_.ask_(options, "query", fields);
+      yield events;
       if (!events.length) return;
       if (backwards) before = next;
       else after = next;
@@ -147,7 +146,7 @@ export class Events {
       } catch (error) {
         if (!(error instanceof Conflict) || tries >= (options.attempts ?? 5)) throw error;
       }
-      await new Promise((resolve) => setTimeout(resolve, jitter(tries, 10)));
+      await sleep(jitter(tries, 10));
     }
   }
 
@@ -157,7 +156,7 @@ export class Events {
     const named = Object.entries<Projection<any>>(projections);
     for (const [name, { init }] of named) states[name] = init;
     let after = 0;
-    for await (const { events } of this.pages_(query, { timeout: timeout!, signal: signal! })) {
+    for await (const events of this.pages_(query, { timeout: timeout!, signal: signal! })) {
       for (const event of events) {
         for (const [name, projection] of named) {
           if (matches(projection.query, event)) states[name] = projection.apply(states[name], event);
@@ -173,7 +172,7 @@ export class Events {
 export class EventSubscription extends Feed<StoredEvent, StoredEvent> {
   /** @internal */
   constructor(core: Core, private readonly store_: string | undefined, private readonly query_: Query, private readonly o_: FollowOptions) {
-    super(core, o_.credits ?? 256, o_);
+    super(core, o_);
     this.open_();
   }
 
@@ -190,13 +189,6 @@ export class EventSubscription extends Feed<StoredEvent, StoredEvent> {
   /** @internal */
   protected make_(event: StoredEvent): StoredEvent {
     return event;
-  }
-
-  /** @internal */
-  protected recover_(error: TidewireError): boolean {
-    if (!(error instanceof TooOld) || !this.o_.onGap) return false;
-    this.at_ = error.oldest - 1;
-    return true;
   }
 }
 

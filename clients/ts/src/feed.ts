@@ -1,13 +1,18 @@
 import type { Core } from "./core.js";
-import { Closed, errorOf } from "./errors.js";
+import { closed, errorOf, TooOld, type TidewireError } from "./errors.js";
 import { Inbox } from "./inbox.js";
 import type { Answer, CallOptions } from "./request.js";
 import { Standing } from "./standing.js";
 
-/** How far the server has read. */
+/** How far the program is: it has a message, or the server has read up to here and has nothing to send. */
 export interface Passed {
   position: number;
   partition?: number;
+}
+
+interface FeedOptions extends CallOptions {
+  credits?: number;
+  onGap?: unknown;
 }
 
 /**
@@ -21,13 +26,15 @@ export abstract class Feed<Raw extends { position: number }, T> extends Standing
   protected readonly inbox_ = new Inbox<any, T>(() => this.now_());
   /** @internal */
   protected at_: number | undefined;
+  private readonly credits_: number;
   private name_: string;
   private used_ = 0;
 
   /** @internal */
-  constructor(core: Core, private readonly credits_: number, options: CallOptions) {
+  constructor(core: Core, private readonly options_: FeedOptions) {
     const name = core.name_();
-    super(core, `feed ${name}`, options);
+    super(core, `feed ${name}`, options_);
+    this.credits_ = options_.credits ?? 256;
     this.name_ = name;
     core.feeds_.set(name, this);
   }
@@ -79,7 +86,18 @@ export abstract class Feed<Raw extends { position: number }, T> extends Standing
     else this.inbox_.push_(frame);
   }
 
-  /** The server has read up to here, and has sent everything before. @internal */
+  /** @internal */
+  protected recover_(error: TidewireError): boolean {
+    if (!(error instanceof TooOld) || !this.options_.onGap) return false;
+    this.gap_({ oldest: error.oldest });
+    this.at_ = error.oldest - 1;
+    return true;
+  }
+
+  /** Messages were dropped. @internal */
+  protected gap_(_: { oldest: number }): void {}
+
+  /** The program has everything up to here. @internal */
   protected pass_({ position }: Passed): void {
     this.at_ = Math.max(this.at_ ?? 0, position);
   }
@@ -102,17 +120,12 @@ export abstract class Feed<Raw extends { position: number }, T> extends Standing
       } else {
         const raw = frame.event ?? frame;
         this.use_(1);
-        this.taken_(raw);
+        this.pass_(raw);
         const made = this.make_(raw);
         if (made !== undefined) return made;
       }
     }
     return undefined;
-  }
-
-  /** The program has the message. @internal */
-  protected taken_(raw: Raw): void {
-    this.at_ = raw.position;
   }
 
   /** The next message. */
@@ -142,7 +155,7 @@ export abstract class Feed<Raw extends { position: number }, T> extends Standing
 
   /** Ends the subscription. Messages that have arrived and were not taken are discarded. */
   close(): void {
-    this.abandon_(new Closed("the subscription was ended"));
+    this.abandon_(closed("the subscription was ended"));
   }
 
   return(): Promise<IteratorResult<T, undefined>> {

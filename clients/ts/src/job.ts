@@ -1,5 +1,5 @@
 import { milliseconds, type Duration } from "./duration.js";
-import { LeaseLost } from "./errors.js";
+import { errorOf } from "./errors.js";
 import type { RawMessage } from "./message.js";
 import type { Headers } from "./hooks.js";
 
@@ -70,7 +70,7 @@ export class Job<T> {
   }
 
   /** @internal */
-  lose_(reason: Error = new LeaseLost()): void {
+  lose_(reason: Error = errorOf({ code: "lease_lost", message: "the lease has ended: another consumer gets the message" })): void {
     if (this.lost) return;
     this.reason_ = reason;
     this.controller_?.abort(reason);

@@ -1,6 +1,6 @@
 import { byteLength } from "./codec.js";
 import { jitter, quietTimer } from "./duration.js";
-import { Closed, connectionLost, OutcomeUnknown, tooBig, type TidewireError } from "./errors.js";
+import { closed, connectionLost, errorOf, OutcomeUnknown, outcomeUnknown, type TidewireError } from "./errors.js";
 import { Caller, deadlineOf, Request, type Answer, type CallOptions, type Spec } from "./request.js";
 import { soon } from "./tick.js";
 
@@ -142,7 +142,9 @@ export class Outbox {
     const { link_: link } = this;
     const bytes = text.length * 3 > link.maxBytes_ ? byteLength(text) : 0;
     if (bytes > link.maxBytes_) {
-      if (!this.split_(request)) request.fail_(tooBig(bytes, link.maxBytes_, request.id_));
+      if (!this.split_(request)) {
+        request.fail_(errorOf({ code: "too_big", message: `${bytes} bytes: the server takes ${link.maxBytes_}` }, request.id_));
+      };
       return;
     }
     request.sent_ = request.begun_ = true;
@@ -227,7 +229,7 @@ export class Outbox {
       const { mode_: mode, effect_: effect, lost_: lost } = request.spec_;
       if (sent) this.remove_(request);
       if (mode === "bound") request.fail_(lost!());
-      else if (sent && mode === "once") request.fail_(new OutcomeUnknown("the connection has ended before the answer", id));
+      else if (sent && mode === "once") request.fail_(outcomeUnknown("the connection has ended before the answer", id));
       else if (request.waiting_) again.push(request);
       request.unknown_ ||= !!effect && sent;
     }
@@ -238,7 +240,7 @@ export class Outbox {
 
   /** Takes no more calls of the program. It is fulfilled when nothing waits for an answer. */
   empty_(): Promise<void> {
-    this.over_ = new Closed();
+    this.over_ = closed();
     return new Promise((resolve) => {
       this.emptied_ = resolve;
       this.settled_();

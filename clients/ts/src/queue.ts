@@ -54,7 +54,7 @@ export class Queue<T = unknown> {
       effect_: true,
       // A unique key makes a repetition harmless by itself, and the server takes only one of the two.
       write_: ({ id_: id }: Request) => `{"type":"enqueue","id":${id},${fields},${uniqueKey === undefined ? outbox.identity_() : ""}${body}`,
-      read_: ({ position, duplicate }: Answer) => ({ position: position!, duplicate: duplicate ?? false }),
+      read_: ({ position, duplicate }: Answer) => ({ position: position!, duplicate: !!duplicate }),
     });
   }
 

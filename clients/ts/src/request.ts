@@ -1,5 +1,5 @@
 import { milliseconds, type Duration } from "./duration.js";
-import { errorOf, OutcomeUnknown, Timeout, type Problem, type TidewireError } from "./errors.js";
+import { errorOf, outcomeUnknown, timedOut, type Problem, type TidewireError } from "./errors.js";
 
 /** What every call that waits for an answer takes. */
 export interface CallOptions {
@@ -84,8 +84,6 @@ export interface Spec {
   read_(answer: Answer, i: number): unknown;
   /** The error of a request that ends with its connection. */
   lost_?(): TidewireError;
-  /** The error of an answer, if it is another one than usual. */
-  error_?(answer: Answer): TidewireError | undefined;
 }
 
 /** A request on the wire, with the calls that wait for it. */
@@ -137,13 +135,14 @@ export class Request {
 
   private expired_(): TidewireError {
     if (this.spec_.effect_ && (this.sent_ || this.unknown_)) {
-      return new OutcomeUnknown("no answer has come in time: the request may have had its effect", this.id_, { cause: this.last_ });
+      return outcomeUnknown("no answer in time: the request may have had its effect", this.id_, this.last_);
     }
-    return this.last_ ?? new Timeout(this.sent_ ? "no answer has come in time" : "the request could not be sent in time", this.id_);
+    return this.last_ ?? timedOut(this.sent_ ? "no answer in time" : "not sent in time", this.id_);
   }
 
   /** The error that an answer is. */
   errorOf_(answer: Answer): TidewireError {
-    return this.spec_.error_?.(answer) ?? errorOf(answer, this.id_);
+    const error = errorOf(answer, this.id_);
+    return /^(outcome_unknown|sequence_too_old)$/.test(answer.code) ? outcomeUnknown(answer.message, this.id_, error) : error;
   }
 }

@@ -1,6 +1,6 @@
 import type { Core } from "./core.js";
 import { Emitter } from "./emitter.js";
-import { Closed, errorOf, HistoryLost, TooOld, type TidewireError } from "./errors.js";
+import { closed, errorOf, HistoryLost, TooOld, type TidewireError } from "./errors.js";
 import { Inbox } from "./inbox.js";
 import type { Answer, CallOptions } from "./request.js";
 import { Standing } from "./standing.js";
@@ -47,7 +47,7 @@ export class RoomEntry {
 
   /** Joins. The promise is fulfilled when this client is a member. */
   async join(options: JoinOptions = {}): Promise<Room> {
-    if (this.core_.rooms_.has(this.name)) throw new TypeError(`this client is in the room ${JSON.stringify(this.name)}`);
+    if (this.core_.rooms_.has(this.name)) throw new TypeError(`this client is in the room ${this.name}`);
     const room = new Room(this.core_, this.name, options);
     await room.entered_;
     return room;
@@ -207,7 +207,7 @@ export class Room extends Standing {
 
   /** Sends a chat to the other members. In a stored room it is stored once, and the promise has its position. */
   async chat(chat: string | ({ text: string } & Record<string, unknown>), options: CallOptions = {}): Promise<{ position?: number }> {
-    if (this.over_) throw new Closed("the room was left");
+    if (this.over_) throw closed("the room was left");
     const { outbox_: outbox } = this.core_;
     const fields = { room: this.name, user: this.options_.user, ...(typeof chat === "string" ? { text: chat } : chat) };
     const body = JSON.stringify(fields).slice(1);

@@ -1,6 +1,6 @@
 import type { Core } from "./core.js";
-import { jitter } from "./duration.js";
-import { LeaseLost } from "./errors.js";
+import { jitter, sleep } from "./duration.js";
+import { errorOf, type Problem } from "./errors.js";
 import { soon } from "./tick.js";
 
 /** What became of a job: its message is done, it is delivered again or a dead letter, or the result did not count. */
@@ -44,25 +44,17 @@ export class Settler {
       try {
         await this.core_.outbox_.bound_(
           { type, queue: this.queue_, ...which, ...fields },
-          {
-            lost_: () => new Settlement({ code: "lease_lost", message: "the connection has ended", lost: deliveries }),
-            error_: (answer) => (answer.lost || answer.failed ? new Settlement(answer) : undefined),
-          },
+          { lost_: () => errorOf({ code: "lease_lost", message: "the connection has ended", lost: deliveries }) },
         );
         break;
       } catch (error) {
-        if (!(error instanceof Settlement)) throw error;
-        for (const delivery of error.lost ?? []) gone.add(delivery);
-        deliveries = error.failed ?? [];
-        if (deliveries.length) await new Promise((resolve) => setTimeout(resolve, jitter(tries)));
+        const { lost = [], failed = [] } = error as Problem;
+        if (!lost.length && !failed.length) throw error;
+        for (const delivery of lost) gone.add(delivery);
+        deliveries = failed;
+        if (failed.length) await sleep(jitter(tries));
       }
     }
     return gone;
   }
-}
-
-/** An answer that says which deliveries were not settled. */
-class Settlement extends LeaseLost {
-  declare readonly lost: string[] | undefined;
-  declare readonly failed: string[] | undefined;
 }

@@ -1,7 +1,7 @@
 import type { Codec } from "./codec.js";
 import type { Core } from "./core.js";
 import { later } from "./emitter.js";
-import { Fenced, TooOld, type InvalidMessage, type TidewireError } from "./errors.js";
+import { Fenced, fenced, type InvalidMessage } from "./errors.js";
 import { Feed, type Passed } from "./feed.js";
 import { decode, Message, type RawMessage } from "./message.js";
 import { hooks, type Work } from "./hooks.js";
@@ -50,7 +50,7 @@ export class Subscription<T> extends Feed<RawMessage, Message<T>> {
 
   /** @internal */
   constructor(core: Core, readonly stream: string, private readonly codec_: Codec<T>, private readonly o_: SubscribeOptions) {
-    super(core, o_.credits ?? 256, o_);
+    super(core, o_);
     this.open_();
   }
 
@@ -67,14 +67,7 @@ export class Subscription<T> extends Feed<RawMessage, Message<T>> {
   }
 
   /** @internal */
-  protected recover_(error: TidewireError): boolean {
-    if (!(error instanceof TooOld) || !this.o_.onGap) return false;
-    this.gap_({ oldest: error.oldest });
-    this.at_ = error.oldest - 1;
-    return true;
-  }
-
-  private gap_(gap: Gap): void {
+  protected override gap_(gap: Gap): void {
     if (typeof this.o_.onGap === "function") later(this.core_.failed_, this.o_.onGap, gap);
   }
 
@@ -126,12 +119,6 @@ export class Subscription<T> extends Feed<RawMessage, Message<T>> {
   }
 
   /** @internal */
-  protected override taken_(raw: RawMessage): void {
-    if (this.o_.share) this.reached_.set(raw.partition ?? 0, raw.position);
-    else super.taken_(raw);
-  }
-
-  /** @internal */
   protected make_(raw: RawMessage): Message<T> | Promise<Message<T> | undefined> | undefined {
     const message = (value: T) => new Message(value, raw.position, raw.time, raw.key, raw.headers, raw.partition);
     this.work_ = hooks.working_?.("receive", this.stream, raw);
@@ -171,7 +158,7 @@ export class Subscription<T> extends Feed<RawMessage, Message<T>> {
    */
   async commit(position?: number, partition?: number): Promise<number> {
     const { group, share } = this.o_;
-    if (!group) throw new TypeError("commit: the subscription has no group");
+    if (!group) throw new TypeError("commit needs a group");
     if (!share) return this.send_(group, position ?? this.at_ ?? 0);
     if (partition !== undefined) return this.send_(group, position ?? this.reached_.get(partition) ?? 0, partition);
     const all = await Promise.all([...this.reached_].map(([of, at]) => this.send_(group, position ?? at, of)));
@@ -183,8 +170,8 @@ export class Subscription<T> extends Feed<RawMessage, Message<T>> {
     const read = (answer: Answer) => answer.position!;
     const lane = `commit ${this.stream} ${group}`;
     if (partition === undefined) return this.core_.outbox_.ask_({}, lane, fields, read);
-    if (!this.owned_.has(partition)) return Promise.reject(new Fenced());
-    return this.core_.outbox_.bound_(fields, { read_: read, lost_: () => new Fenced() });
+    if (!this.owned_.has(partition)) return Promise.reject(fenced());
+    return this.core_.outbox_.bound_(fields, { read_: read, lost_: () => fenced() });
   }
 
   /** Iterates over pages of up to `max` messages that have arrived. */

@@ -1,8 +1,8 @@
-import { byteLength, type Codec } from "./codec.js";
+import { encoder, type Codec } from "./codec.js";
 import type { Core } from "./core.js";
 import { milliseconds, quietTimer, within, type Duration } from "./duration.js";
 import { later } from "./emitter.js";
-import { Closed, errorOf } from "./errors.js";
+import { closed, errorOf } from "./errors.js";
 import { Dead, Job, Retry, type Delivery } from "./job.js";
 import { decode } from "./message.js";
 import { hooks } from "./hooks.js";
@@ -50,7 +50,7 @@ export class Worker<T> extends Standing {
     private readonly handler_: (job: Job<T>) => unknown,
     private readonly options_: WorkOptions<T>,
   ) {
-    if (core.workers_.has(queue)) throw new TypeError(`this client has a worker of the queue ${JSON.stringify(queue)}: give it more concurrency`);
+    if (core.workers_.has(queue)) throw new TypeError(`this client has a worker of ${queue}: give it more concurrency`);
     super(core, `consume ${queue}`, options_);
     this.concurrency_ = options_.concurrency ?? 1;
     this.lease_ = milliseconds(options_.lease ?? serverLease);
@@ -98,7 +98,7 @@ export class Worker<T> extends Standing {
 
   /** @internal */
   override ended_(error?: Error): void {
-    this.lose_(new Closed());
+    this.lose_(closed());
     this.end_(error);
   }
 
@@ -121,28 +121,20 @@ export class Worker<T> extends Standing {
   private async run_(job: Job<T>, raw: Delivery): Promise<void> {
     const work = hooks.working_?.("process", this.queue, raw);
     let failure: unknown;
-    let settled: Promise<boolean>;
     try {
       (job as { value: T }).value = await decode(this.codec_, raw);
       await (work ? work.run_(() => this.handler_(job)) : this.handler_(job));
-      this.release_(job);
-      settled = job.lost ? Promise.resolve(false) : this.settler_.ack_(job.delivery_, this.running_ === 0 || this.running_ * 2 <= this.concurrency_);
     } catch (error) {
       failure = error ?? new Error("the handler has thrown nothing");
-      this.release_(job);
-      settled = job.lost ? Promise.resolve(false) : this.settler_.nack_(job.delivery_, refusal(failure));
     }
+    this.running_--;
+    this.due_.delete(job);
+    const settled = job.lost ? false : failure === undefined ? this.settler_.ack_(job.delivery_, this.running_ * 2 <= this.concurrency_) : this.settler_.nack_(job.delivery_, refusal(failure));
     work?.end_(failure);
     await this.report_(job, settled, failure);
   }
 
-  /** The handler has ended. */
-  private release_(job: Job<T>): void {
-    this.running_--;
-    this.due_.delete(job);
-  }
-
-  private async report_(job: Job<T>, settled: Promise<boolean>, failure: unknown): Promise<void> {
+  private async report_(job: Job<T>, settled: boolean | Promise<boolean>, failure: unknown): Promise<void> {
     let outcome: Outcome = "lost";
     try {
       if (await settled) outcome = failure === undefined ? "acked" : "nacked";
@@ -199,7 +191,7 @@ export class Worker<T> extends Standing {
     if (this.over_) return;
     this.core_.send_({ type: "credit", queue: this.queue, n: -this.concurrency_ });
     if (this.jobs_.size) await within(drain, new Promise<void>((resolve) => (this.idle_ = resolve)));
-    this.lose_(new Closed("the worker has stopped"));
+    this.lose_(closed("the worker has stopped"));
     // If the connection ends, the consumer does, too.
     await this.core_.outbox_.bound_({ type: "cancel", queue: this.queue }, {}, { timeout: 5_000 }).catch(() => {});
     this.end_();
@@ -222,14 +214,8 @@ export class Worker<T> extends Standing {
 function refusal(error: unknown): object {
   const reason = short(error instanceof Error ? error.message : String(error)) || undefined;
   if (error instanceof Retry) return { delay_ms: Math.round(error.after), reason };
-  if (error instanceof Dead) return { dead: true, reason };
-  return { reason };
+  return { dead: error instanceof Dead || undefined, reason };
 }
 
-/** As much of a text as the server takes. */
-function short(reason: string): string {
-  let text = reason.replaceAll("\0", "");
-  while (byteLength(text) > 1_024) text = text.slice(0, text.length > 1_024 ? 1_024 : Math.floor(text.length * 0.9));
-  // Half of a pair of surrogates would be no UTF-8.
-  return text.replace(/[\ud800-\udbff]$/, "");
-}
+/** As much of a text as the server takes: 1,024 bytes, without a character that is cut. */
+const short = (reason: string): string => new TextDecoder().decode(encoder.encode(reason.replaceAll("\0", "")).subarray(0, 1_024), { stream: true });
