@@ -1,6 +1,6 @@
 import { byteLength } from "./codec.js";
 import type { Outbox } from "./outbox.js";
-import type { Answer, CallOptions, Request } from "./request.js";
+import type { CallOptions, Request, Spec } from "./request.js";
 
 /** What the server says of a message that is stored. */
 export interface Stored {
@@ -44,18 +44,10 @@ export class Batcher {
 }
 
 /** How a publish is made of its calls, which have a message each. */
-function publishing(outbox: Outbox, stream: string) {
-  return {
-    lane_: `publish ${stream}`,
-    mode_: "repeat" as const,
-    effect_: true,
-    write_({ id_: id, callers_: callers }: Request): string {
-      const head = `{"type":"publish","id":${id},"stream":${JSON.stringify(stream)},${outbox.identity_()}`;
-      if (callers.length === 1) return head + callers[0]!.part_.slice(1);
-      return `${head}"messages":[${callers.map((caller) => caller.part_).join()}]}`;
-    },
-    read_: ({ position, partition, duplicate }: Answer, i: number): Stored => stored(position! + i, partition, duplicate),
-  };
+function publishing(outbox: Outbox, stream: string): Spec {
+  const body = ({ callers_: callers }: Request) =>
+    callers.length > 1 ? `"messages":[${callers.map((caller) => caller.part_).join()}],"stream":${JSON.stringify(stream)}}` : `"stream":${JSON.stringify(stream)},${callers[0]!.part_.slice(1)}`;
+  return outbox.storing_("publish", stream, body, ({ position, partition, duplicate }, i) => stored(position! + i, partition, duplicate));
 }
 
 export function stored(position: number, partition: number | undefined, duplicate: boolean | undefined): Stored {

@@ -65,8 +65,7 @@ export class Connection implements Link {
   private timer_: ReturnType<typeof setTimeout> | undefined;
   private told_ = false;
   private heard_ = 0;
-  private silent_ = false;
-  private forget_: (() => void) | undefined;
+  private readonly life_ = new AbortController();
 
   constructor(
     private readonly url_: string,
@@ -82,7 +81,7 @@ export class Connection implements Link {
 
   need_(): void {
     if (this.state_.name !== "idle") return;
-    this.forget_ = onWake(() => this.wake_());
+    onWake(() => this.wake_(), this.life_.signal);
     void this.connect_();
   }
 
@@ -96,8 +95,7 @@ export class Connection implements Link {
   }
 
   private async connect_(): Promise<void> {
-    const attempt = (this.attempt_ = new AbortController());
-    const { signal } = attempt;
+    const { signal } = (this.attempt_ = new AbortController());
     this.told_ = false;
     this.set_({ name: "connecting" });
     this.timer_ = setTimeout(() => this.lost_(timedOut("no connection within 10 s")), attemptTime);
@@ -120,7 +118,7 @@ export class Connection implements Link {
   private open_(token: string | undefined, signal: AbortSignal): void {
     this.headerToken_ = token !== undefined && this.inHeader_;
     const options = this.headerToken_ ? { headers: { Authorization: `Bearer ${token}` } } : undefined;
-    const socket = (this.socket_ = options ? new this.Class_(this.url_, [protocol], options) : new this.Class_(this.url_, [protocol]));
+    const socket = (this.socket_ = new this.Class_(this.url_, [protocol], options));
     let failure: string | undefined;
     socket.onmessage = ({ data }: { data: string }) => {
       if (!signal.aborted) this.read_(data, token);
@@ -133,7 +131,6 @@ export class Connection implements Link {
 
   private read_(data: string, token: string | undefined): void {
     this.heard_ = Date.now();
-    this.silent_ = false;
     try {
       const message = JSON.parse(data);
       if (this.up_ && message.id !== "auth" && message.type !== "expiring") this.on_.onFrame_(message);
@@ -211,10 +208,10 @@ export class Connection implements Link {
 
   private probe_(within: number): void {
     clearTimeout(this.timer_);
-    this.silent_ = true;
+    const asked = Date.now();
     this.send_('{"type":"ping"}');
     this.timer_ = setTimeout(() => {
-      if (this.silent_) this.lost_(connectionLost("the server is silent"));
+      if (this.heard_ < asked) this.lost_(connectionLost("the server is silent"));
       else this.expectSign_(silence);
     }, within);
   }
@@ -276,7 +273,7 @@ export class Connection implements Link {
   /** Ends for ever. */
   end_(error?: TidewireError): void {
     if (this.state_.name === "closed") return;
-    this.forget_?.();
+    this.life_.abort();
     this.cut_();
     this.set_(error ? { name: "closed", error } : { name: "closed" });
     this.on_.onEnd_(error);
@@ -287,18 +284,10 @@ function asError(error: unknown): Error {
   return error instanceof Error ? error : new Error(String(error));
 }
 
-/** Calls wake when a page is seen again, or the network is back. */
-function onWake(wake: () => void): (() => void) | undefined {
+/** Calls wake when a page is seen again, or the network is back, until the signal is aborted. */
+function onWake(wake: () => void, signal: AbortSignal): void {
   if (typeof document === "undefined" || typeof addEventListener !== "function") return;
-  const seen = () => {
-    if (document.visibilityState === "visible") wake();
-  };
-  addEventListener("online", wake);
-  addEventListener("pageshow", wake);
-  document.addEventListener("visibilitychange", seen);
-  return () => {
-    removeEventListener("online", wake);
-    removeEventListener("pageshow", wake);
-    document.removeEventListener("visibilitychange", seen);
-  };
+  addEventListener("online", wake, { signal });
+  addEventListener("pageshow", wake, { signal });
+  document.addEventListener("visibilitychange", () => document.visibilityState === "visible" && wake(), { signal });
 }

@@ -3,7 +3,7 @@ import { jitter, sleep } from "./duration.js";
 import { Conflict } from "./errors.js";
 import { Feed } from "./feed.js";
 import { matches, union, type Query } from "./query.js";
-import type { Answer, CallOptions, Request } from "./request.js";
+import type { Answer, CallOptions } from "./request.js";
 
 /** An event to append. */
 export interface NewEvent<D = unknown> {
@@ -89,13 +89,8 @@ export class Events {
   append(events: NewEvent | readonly NewEvent[], options: AppendOptions = {}): Promise<Appended> {
     const fields = JSON.stringify({ store: this.store, events: [events].flat(), condition: wire(options.condition) });
     const { outbox_: outbox } = this.core_;
-    return outbox.call_(options, {
-      lane_: `append ${this.store ?? ""}`,
-      mode_: "repeat",
-      effect_: true,
-      write_: ({ id_: id }: Request) => `{"type":"append","id":${id},${outbox.identity_()}${fields.slice(1)}`,
-      read_: ({ positions, duplicate }: Answer) => ({ positions, duplicate: !!duplicate }),
-    });
+    const read = ({ positions, duplicate }: Answer) => ({ positions, duplicate: !!duplicate });
+    return outbox.call_(options, outbox.storing_("append", this.store ?? "", () => fields.slice(1), read));
   }
 
   /** Iterates over the events that match, page after page. */

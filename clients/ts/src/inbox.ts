@@ -20,19 +20,23 @@ export class Inbox<Raw, T> {
     this.arrived_ = this.arrival_ = undefined;
   }
 
-  next_(): Promise<IteratorResult<T, undefined>> {
-    const item = this.now_();
-    if (item instanceof Promise) return item.then((value) => (value === undefined ? this.next_() : { done: false, value }));
-    if (item !== undefined) return Promise.resolve({ done: false, value: item });
-    if (this.over_) return this.last_();
-    this.arrival_ ??= new Promise((resolve) => (this.arrived_ = resolve));
-    return this.arrival_.then(() => this.next_());
+  async next_(): Promise<IteratorResult<T, undefined>> {
+    for (;;) {
+      const item = this.now_();
+      const value = item instanceof Promise ? await item : item;
+      if (value !== undefined) return { done: false, value };
+      // A message that was skipped may have others after it.
+      if (item !== undefined) continue;
+      if (this.over_) return this.last_();
+      await (this.arrival_ ??= new Promise((resolve) => (this.arrived_ = resolve)));
+    }
   }
 
-  private last_(): Promise<IteratorResult<T, undefined>> {
+  private last_(): IteratorResult<T, undefined> {
     const { error_: error } = this;
     this.error_ = undefined;
-    return error === undefined ? Promise.resolve({ done: true, value: undefined }) : Promise.reject(error);
+    if (error !== undefined) throw error;
+    return { done: true, value: undefined };
   }
 
   /** Ends the iteration after what has arrived. */

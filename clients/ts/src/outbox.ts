@@ -51,11 +51,6 @@ export class Outbox {
 
   constructor(private readonly link_: Link, private readonly bounds_: Bounds) {}
 
-  /** The fields that let the server know a repetition, as JSON. Each call is another request. */
-  identity_(): string {
-    return `"client":"${this.client_}","sequence":${this.sequence_++},`;
-  }
-
   /** Makes a request with one call. */
   call_<R>(options: CallOptions, spec: Spec): Promise<R> {
     this.onSeal_();
@@ -63,6 +58,20 @@ export class Outbox {
     const caller = this.add_<R>(request, options);
     this.submit_(request);
     return caller.promise_;
+  }
+
+  /**
+   * A request that stores something: it is sent again until it is answered, and stored once, by its client and sequence or by a key of its
+   * own. `body` is the end of its frame, and may come from the calls.
+   */
+  storing_(type: string, name: string, body: (request: Request) => string, read: Spec["read_"], keyed = false): Spec {
+    return {
+      lane_: `${type} ${name}`,
+      mode_: "repeat",
+      effect_: true,
+      write_: (request) => `{"type":"${type}","id":${request.id_},${keyed ? "" : `"client":"${this.client_}","sequence":${this.sequence_++},`}${body(request)}`,
+      read_: read,
+    };
   }
 
   /** A request that repeats as long as it is not answered, and changes nothing twice. */

@@ -2,7 +2,7 @@ import { codecOf, type Codec, type Typed } from "./codec.js";
 import type { Core } from "./core.js";
 import { milliseconds, type Duration } from "./duration.js";
 import type { Job } from "./job.js";
-import type { Answer, CallOptions, Request } from "./request.js";
+import type { Answer, CallOptions } from "./request.js";
 import { messageJSON, type MessageOptions } from "./stream.js";
 import { Worker, type WorkOptions } from "./worker.js";
 
@@ -48,14 +48,9 @@ export class Queue<T = unknown> {
     const ms = (duration: Duration | undefined) => (duration === undefined ? undefined : milliseconds(duration));
     const fields = JSON.stringify({ queue: this.name, delay_ms: ms(delay), priority, unique_key: uniqueKey, unique_ms: ms(uniqueFor) }).slice(1, -1);
     const { outbox_: outbox } = this.core_;
-    return outbox.call_(options, {
-      lane_: `enqueue ${this.name}`,
-      mode_: "repeat",
-      effect_: true,
-      // A unique key makes a repetition harmless by itself, and the server takes only one of the two.
-      write_: ({ id_: id }: Request) => `{"type":"enqueue","id":${id},${fields},${uniqueKey === undefined ? outbox.identity_() : ""}${body}`,
-      read_: ({ position, duplicate }: Answer) => ({ position: position!, duplicate: !!duplicate }),
-    });
+    const read = ({ position, duplicate }: Answer) => ({ position: position!, duplicate: !!duplicate });
+    // A unique key makes a repetition harmless by itself, and the server takes only one of the two.
+    return outbox.call_(options, outbox.storing_("enqueue", this.name, () => `${fields},${body}`, read, uniqueKey !== undefined));
   }
 
   /**

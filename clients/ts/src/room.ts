@@ -211,12 +211,10 @@ export class Room extends Standing {
     const { outbox_: outbox } = this.core_;
     const fields = { room: this.name, user: this.options_.user, ...(typeof chat === "string" ? { text: chat } : chat) };
     const body = JSON.stringify(fields).slice(1);
+    const read = ({ position }: Answer) => this.said_(position);
     return outbox.call_(options, {
-      lane_: `chat ${this.name}`,
-      mode_: this.stored_ ? "repeat" : "once",
-      effect_: this.stored_,
-      write_: ({ id_: id }) => `{"type":"chat","id":${id},${this.stored_ ? outbox.identity_() : ""}${body}`,
-      read_: ({ position }: Answer) => this.said_(position),
+      ...outbox.storing_("chat", this.name, () => body, read, !this.stored_),
+      ...(!this.stored_ && { mode_: "once", effect_: false }),
     });
   }
 

@@ -3,7 +3,7 @@ import { stored } from "./batcher.js";
 import { codecOf, payloadFields, type Codec, type Typed } from "./codec.js";
 import type { Core } from "./core.js";
 import { hooks, type Headers } from "./hooks.js";
-import type { Answer, CallOptions, Request } from "./request.js";
+import type { Answer, CallOptions } from "./request.js";
 import { Subscription, type SubscribeOptions } from "./subscription.js";
 
 /** What a message has besides its value. */
@@ -52,13 +52,9 @@ export class Stream<T = unknown> {
   async publishAll(values: readonly T[], options: PublishOptions = {}): Promise<StoredAll> {
     const messages = values.map((value) => messageJSON(this.codec_.encode(value), options)).join();
     const { outbox_: outbox } = this.core_;
-    return outbox.call_(options, {
-      lane_: `publish ${this.name}`,
-      mode_: "repeat",
-      effect_: true,
-      write_: ({ id_: id }: Request) => `{"type":"publish","id":${id},"stream":${JSON.stringify(this.name)},${outbox.identity_()}"messages":[${messages}]}`,
-      read_: ({ position, partition, duplicate, count }: Answer) => ({ ...stored(position!, partition, duplicate), count: count ?? values.length }),
-    });
+    const body = `"stream":${JSON.stringify(this.name)},"messages":[${messages}]}`;
+    const read = ({ position, partition, duplicate, count }: Answer) => ({ ...stored(position!, partition, duplicate), count: count ?? values.length });
+    return outbox.call_(options, outbox.storing_("publish", this.name, () => body, read));
   }
 
   /** Iterates over the messages that are stored, and then over those to come. */
