@@ -16,5 +16,7 @@ await build({
   format: "esm",
   target: "es2022",
   legalComments: "none",
+  // Members that are not public end with "_".
+  mangleProps: /_$/,
   logLevel: "warning",
 });

@@ -1,10 +1,18 @@
-// Runs all tests. Those against a real server need TIDEWIRE_URL, such as http://localhost:8080.
+// Runs all tests, and those of the client again with the minified file. Those against a real server need TIDEWIRE_URL, such as http://localhost:8080.
 import { spawnSync } from "node:child_process";
-import { readdirSync } from "node:fs";
+import { readdirSync, readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
-const files = process.argv.slice(2);
-const all = readdirSync(`${root}test`).filter((name) => name.endsWith(".test.js")).map((name) => `test/${name}`);
-const { status } = spawnSync(process.execPath, ["--test", ...(files.length ? files : all)], { cwd: root, stdio: "inherit", timeout: 120_000 });
-process.exit(status ?? 1);
+const given = process.argv.slice(2);
+const files = given.length ? given : readdirSync(`${root}test`).filter((name) => name.endsWith(".test.js")).map((name) => `test/${name}`);
+const client = files.filter((file) => readFileSync(`${root}${file}`, "utf8").includes('"#client"'));
+
+/** Runs files, and returns how that ended. */
+function run(flags, which) {
+  const { status } = spawnSync(process.execPath, [...flags, "--test", ...which], { cwd: root, stdio: "inherit", timeout: 240_000 });
+  return status ?? 1;
+}
+
+const status = run([], files) || (client.length && run(["--conditions=minified"], client));
+process.exit(status);

@@ -1,6 +1,6 @@
 import { byteLength } from "./codec.js";
 import type { Outbox } from "./outbox.js";
-import type { Answer, CallOptions, Request } from "./request.js";
+import type { CallOptions, Request, Spec } from "./request.js";
 
 /** What the server says of a message that is stored. */
 export interface Stored {
@@ -15,49 +15,43 @@ const maxMessages = 1_000;
 const maxBytes = 256 * 1024;
 
 interface Batch {
-  request: Request;
-  key: string | undefined;
-  bytes: number;
+  request_: Request;
+  key_: string | undefined;
+  bytes_: number;
 }
 
 /** Puts publishes of one stream that are called in one turn of the event loop into one request. */
 export class Batcher {
-  private readonly open = new Map<string, Batch>();
+  private readonly open_ = new Map<string, Batch>();
 
-  constructor(private readonly outbox: Outbox, private readonly enabled: boolean) {
-    outbox.onSeal = () => this.open.clear();
+  constructor(private readonly outbox_: Outbox, private readonly enabled_: boolean) {
+    outbox_.onSeal_ = () => this.open_.clear();
   }
 
-  publish(stream: string, key: string | undefined, part: string, options: CallOptions): Promise<Stored> {
+  publish_(stream: string, key: string | undefined, part: string, options: CallOptions): Promise<Stored> {
     const bytes = byteLength(part);
-    let batch = this.open.get(stream);
-    if (!batch || batch.key !== key || batch.bytes + bytes > maxBytes || batch.request.callers.length >= maxMessages) {
-      batch = { request: this.outbox.request(publishing(this.outbox, stream)), key, bytes: 0 };
-      if (this.enabled) this.open.set(stream, batch);
+    let batch = this.open_.get(stream);
+    if (!batch || batch.key_ !== key || batch.bytes_ + bytes > maxBytes || batch.request_.callers_.length >= maxMessages) {
+      batch = { request_: this.outbox_.request_(publishing(this.outbox_, stream)), key_: key, bytes_: 0 };
+      if (this.enabled_) this.open_.set(stream, batch);
     }
-    batch.bytes += bytes;
-    const caller = this.outbox.add<Stored>(batch.request, options);
-    caller.part = part;
-    if (batch.request.callers.length === 1) this.outbox.submit(batch.request);
-    return caller.promise;
+    batch.bytes_ += bytes;
+    const caller = this.outbox_.add_<Stored>(batch.request_, options);
+    caller.part_ = part;
+    if (batch.request_.callers_.length === 1) this.outbox_.submit_(batch.request_);
+    return caller.promise_;
   }
 }
 
 /** How a publish is made of its calls, which have a message each. */
-function publishing(outbox: Outbox, stream: string) {
-  return {
-    lane: `publish ${stream}`,
-    mode: "repeat" as const,
-    effect: true,
-    write({ id, callers }: Request): string {
-      const head = `{"type":"publish","id":${id},"stream":${JSON.stringify(stream)},${outbox.identity()}`;
-      if (callers.length === 1) return head + callers[0]!.part.slice(1);
-      return `${head}"messages":[${callers.map((caller) => caller.part).join()}]}`;
-    },
-    read: ({ position, partition, duplicate }: Answer, i: number): Stored => stored(position! + i, partition, duplicate),
-  };
+function publishing(outbox: Outbox, stream: string): Spec {
+  const body = ({ callers_: callers }: Request) =>
+    callers.length > 1 ? `"messages":[${callers.map((caller) => caller.part_).join()}],"stream":${JSON.stringify(stream)}}` : `"stream":${JSON.stringify(stream)},${callers[0]!.part_.slice(1)}`;
+  return outbox.storing_("publish", stream, body, ({ position, partition, duplicate }, i) => stored(position! + i, partition, duplicate));
 }
 
 export function stored(position: number, partition: number | undefined, duplicate: boolean | undefined): Stored {
-  return partition === undefined ? { position, duplicate: duplicate ?? false } : { position, partition, duplicate: duplicate ?? false };
+  const result: Stored = { position, duplicate: !!duplicate };
+  if (partition !== undefined) result.partition = partition;
+  return result;
 }

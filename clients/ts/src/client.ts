@@ -4,7 +4,7 @@ import { Connection, type SocketClass, type State, type TokenSource } from "./co
 import type { Core, FeedTarget, Resumed } from "./core.js";
 import { milliseconds, within, type Duration } from "./duration.js";
 import { Emitter, surface } from "./emitter.js";
-import { Closed, type TidewireError } from "./errors.js";
+import { closed, type TidewireError } from "./errors.js";
 import { Events } from "./events.js";
 import { Outbox } from "./outbox.js";
 import { Queue } from "./queue.js";
@@ -43,39 +43,39 @@ export const connect = (url: string | URL, options: Options = {}): Tidewire => n
 /** A client: one connection for streams, queues, rooms and events. */
 export class Tidewire extends Emitter<ClientEvents> {
   /** @internal */
-  readonly feeds = new Map<string, FeedTarget>();
+  readonly feeds_ = new Map<string, FeedTarget>();
   /** @internal */
-  readonly workers: Core["workers"] = new Map();
+  readonly workers_: Core["workers_"] = new Map();
   /** @internal */
-  readonly rooms: Core["rooms"] = new Map();
+  readonly rooms_: Core["rooms_"] = new Map();
   /** @internal */
-  readonly resumed = new Set<Resumed>();
+  readonly resumed_ = new Set<Resumed>();
   /** @internal */
-  readonly outbox: Outbox;
-  private readonly connection: Connection;
-  private readonly batcher: Batcher;
-  private names = 0;
-  private closing: Promise<void> | undefined;
+  readonly outbox_: Outbox;
+  private readonly connection_: Connection;
+  private readonly batcher_: Batcher;
+  private names_ = 0;
+  private closing_: Promise<void> | undefined;
 
   /** Use {@link connect}. @internal */
   constructor(url: string | URL, { token, apiKey, WebSocket, timeout = 30_000, batch = true, maxPending = 1_000, maxPendingBytes = 4 << 20 }: Options) {
     super();
-    this.failed = (error) => {
-      if (!this.emit("error", error)) surface(error);
+    this.failed_ = (error) => {
+      if (!this.emit_("error", error)) surface(error);
     };
-    this.connection = new Connection(address(url), socketClass(WebSocket), !!WebSocket, token ?? apiKey, this);
-    this.outbox = new Outbox(this.connection, { timeout: milliseconds(timeout), maxPending, maxPendingBytes });
-    this.batcher = new Batcher(this.outbox, batch);
+    this.connection_ = new Connection(address(url), socketClass(WebSocket), !!WebSocket, token ?? apiKey, this);
+    this.outbox_ = new Outbox(this.connection_, { timeout_: milliseconds(timeout), maxPending_: maxPending, maxPendingBytes_: maxPendingBytes });
+    this.batcher_ = new Batcher(this.outbox_, batch);
   }
 
   /** What the connection does now. */
   get state(): State {
-    return this.connection.state;
+    return this.connection_.state_;
   }
 
   /** A stream of messages. Its payloads are JSON, unless a codec or schema says otherwise. */
   stream<T = any>(name: string, typed: Typed<T> = {}): Stream<T> {
-    return new Stream(this, this.batcher, name, typed);
+    return new Stream(this, this.batcher_, name, typed);
   }
 
   /** A queue of messages for workers. */
@@ -94,62 +94,62 @@ export class Tidewire extends Emitter<ClientEvents> {
   }
 
   /** @internal */
-  get up(): boolean {
-    return this.connection.up;
+  get up_(): boolean {
+    return this.connection_.up_;
   }
 
   /** @internal */
-  send(message: object): void {
-    if (this.up) this.connection.send(JSON.stringify(message));
+  send_(message: object): void {
+    if (this.up_) this.connection_.send_(JSON.stringify(message));
   }
 
   /** @internal */
-  name(): string {
-    return `${++this.names}`;
+  name_(): string {
+    return `${++this.names_}`;
   }
 
   /** @internal */
-  onFrame(message: any): void {
+  onFrame_(message: any): void {
     const { type, id, subscription, queue } = message;
-    if (id !== undefined && (type === "ok" || type === "error")) this.outbox.answer(message);
-    else if (subscription !== undefined) this.feeds.get(subscription)?.take(message);
-    else if (type === "notice") this.emit("notice", message.message);
-    else if (type === "delivery" || (type === "error" && queue !== undefined)) this.workers.get(queue)?.take(message);
-    else if (type !== "pong") this.rooms.get(message.room ?? "public")?.take(message);
+    if (id !== undefined && (type === "ok" || type === "error")) this.outbox_.answer_(message);
+    else if (subscription !== undefined) this.feeds_.get(subscription)?.take_(message);
+    else if (type === "notice") this.emit_("notice", message.message);
+    else if (type === "delivery" || (type === "error" && queue !== undefined)) this.workers_.get(queue)?.take_(message);
+    else if (type !== "pong") this.rooms_.get(message.room ?? "public")?.take_(message);
   }
 
   /** @internal */
-  onState(state: State): void {
-    this.emit("state", state);
+  onState_(state: State): void {
+    this.emit_("state", state);
   }
 
   /** @internal */
-  onUp(): void {
-    for (const each of [...this.resumed]) each.up();
-    this.outbox.schedule();
+  onUp_(): void {
+    for (const each of [...this.resumed_]) each.up_();
+    this.outbox_.schedule_();
   }
 
   /** @internal */
-  onDown(): void {
-    this.outbox.disconnected();
-    for (const each of [...this.resumed]) each.down();
+  onDown_(): void {
+    this.outbox_.disconnected_();
+    for (const each of [...this.resumed_]) each.down_();
   }
 
   /** @internal */
-  onEnd(error: TidewireError | undefined): void {
-    this.outbox.end(error ?? new Closed());
-    for (const each of [...this.resumed]) each.ended(error);
+  onEnd_(error: TidewireError | undefined): void {
+    this.outbox_.end_(error ?? closed());
+    for (const each of [...this.resumed_]) each.ended_(error);
   }
 
   /** Waits until all requests are answered, at most 5 s, and ends all iterations, workers and the connection. */
   close(): Promise<void> {
-    return (this.closing ??= this.shut());
+    return (this.closing_ ??= this.shut_());
   }
 
-  private async shut(): Promise<void> {
-    const workers = Promise.all([...this.workers.values()].map((worker) => worker.stop()));
-    await within(5_000, workers.then(() => this.outbox.empty()));
-    this.connection.end();
+  private async shut_(): Promise<void> {
+    const workers = Promise.all([...this.workers_.values()].map((worker) => worker.stop()));
+    await within(5_000, workers.then(() => this.outbox_.empty_()));
+    this.connection_.end_();
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -168,6 +168,6 @@ function address(url: string | URL): string {
 
 function socketClass(given: unknown): SocketClass {
   const found = given ?? (globalThis as { WebSocket?: unknown }).WebSocket;
-  if (!found) throw new TypeError("there is no global WebSocket here: give the option WebSocket, such as the class of the package ws");
+  if (!found) throw new TypeError("there is no global WebSocket: give the option WebSocket, such as the class of ws");
   return found as SocketClass;
 }

@@ -54,10 +54,7 @@ export function codecOf<T>({ codec = json as Codec<T>, schema }: Typed<T>): Code
   const check = checker(schema);
   return {
     encode: (value) => codec.encode(value),
-    decode(payload) {
-      const value = codec.decode(payload);
-      return value instanceof Promise ? value.then(check) : check(value);
-    },
+    decode: (payload) => use(codec.decode(payload), check),
   };
 }
 
@@ -67,11 +64,11 @@ function checker<T>(schema: Schema<T>): (value: unknown) => T | Promise<T> {
     if (found.issues) throw new TypeError(found.issues.map((issue) => issue.message).join("; "));
     return found.value;
   };
-  return (value) => {
-    const found = schema["~standard"].validate(value);
-    return found instanceof Promise ? found.then(result) : result(found);
-  };
+  return (value) => use(schema["~standard"].validate(value), result);
 }
+
+/** Uses a value now, or when its promise is fulfilled. */
+const use = <A, B>(value: A | Promise<A>, fn: (value: A) => B | Promise<B>): B | Promise<B> => (value instanceof Promise ? value.then(fn) : fn(value));
 
 /** The fields of a payload on the wire, as JSON without the braces. */
 export function payloadFields(payload: string | Uint8Array): string {
@@ -93,7 +90,7 @@ function fromBase64(data: string): Uint8Array {
   return Uint8Array.from(atob(data), (c) => c.charCodeAt(0));
 }
 
-const encoder = new TextEncoder();
+export const encoder = new TextEncoder();
 const { Buffer: buffer } = globalThis as { Buffer?: { byteLength(text: string): number } };
 
 /** The number of bytes of a text in UTF-8. */

@@ -1,5 +1,5 @@
 import { jitter } from "./duration.js";
-import { connectionLost, errorOf, SignedOut, type TidewireError, Timeout } from "./errors.js";
+import { connectionLost, errorOf, SignedOut, timedOut, type TidewireError } from "./errors.js";
 import type { Link } from "./outbox.js";
 
 /** The state of a client. `waiting` has the time of the next attempt, and why the connection before has ended. */
@@ -37,12 +37,12 @@ export interface Socket {
 export type SocketClass = new (url: string, protocols: string[], options?: any) => Socket;
 
 export interface Handlers {
-  onFrame(message: any): void;
-  onUp(): void;
-  onDown(): void;
-  onState(state: State): void;
-  onEnd(error: TidewireError | undefined): void;
-  failed(error: unknown): void;
+  onFrame_(message: any): void;
+  onUp_(): void;
+  onDown_(): void;
+  onState_(state: State): void;
+  onEnd_(error: TidewireError | undefined): void;
+  failed_(error: unknown): void;
 }
 
 const protocol = "tidewire.v1";
@@ -52,214 +52,211 @@ const silence = 35_000;
 
 /** One WebSocket after another to the same server, until the client is closed. */
 export class Connection implements Link {
-  state: State = { name: "idle" };
-  hello: Hello | undefined;
-  up = false;
-  private socket: Socket | undefined;
-  private attempt: AbortController | undefined;
-  private pauses = 0;
-  private since = 0;
-  private refused = false;
-  private renewing = false;
-  private headerToken = false;
-  private timer: ReturnType<typeof setTimeout> | undefined;
-  private told = false;
-  private heard = 0;
-  private silent = false;
-  private forget: (() => void) | undefined;
+  state_: State = { name: "idle" };
+  hello_: Hello | undefined;
+  up_ = false;
+  private socket_: Socket | undefined;
+  private attempt_: AbortController | undefined;
+  private pauses_ = 0;
+  private since_ = 0;
+  private refused_ = false;
+  private renewing_ = false;
+  private headerToken_ = false;
+  private timer_: ReturnType<typeof setTimeout> | undefined;
+  private told_ = false;
+  private heard_ = 0;
+  private readonly life_ = new AbortController();
 
   constructor(
-    private readonly url: string,
-    private readonly Class: SocketClass,
-    private readonly inHeader: boolean,
-    private readonly token: string | TokenSource | undefined,
-    private readonly on: Handlers,
+    private readonly url_: string,
+    private readonly Class_: SocketClass,
+    private readonly inHeader_: boolean,
+    private readonly token_: string | TokenSource | undefined,
+    private readonly on_: Handlers,
   ) {}
 
-  get maxBytes(): number {
-    return this.hello?.limits.message_bytes ?? Infinity;
+  get maxBytes_(): number {
+    return this.hello_?.limits.message_bytes ?? Infinity;
   }
 
-  need(): void {
-    if (this.state.name !== "idle") return;
-    this.forget = onWake(() => this.wake());
-    void this.connect();
+  need_(): void {
+    if (this.state_.name !== "idle") return;
+    onWake(() => this.wake_(), this.life_.signal);
+    void this.connect_();
   }
 
-  send(text: string): void {
-    if (this.up) this.socket!.send(text);
+  send_(text: string): void {
+    if (this.up_) this.socket_!.send(text);
   }
 
-  private set(state: State): void {
-    this.state = state;
-    this.on.onState(state);
+  private set_(state: State): void {
+    this.state_ = state;
+    this.on_.onState_(state);
   }
 
-  private async connect(): Promise<void> {
-    const attempt = (this.attempt = new AbortController());
-    const { signal } = attempt;
-    this.told = false;
-    this.set({ name: "connecting" });
-    this.timer = setTimeout(() => this.lost(new Timeout("the attempt to connect took longer than 10 s")), attemptTime);
+  private async connect_(): Promise<void> {
+    const { signal } = (this.attempt_ = new AbortController());
+    this.told_ = false;
+    this.set_({ name: "connecting" });
+    this.timer_ = setTimeout(() => this.lost_(timedOut("no connection within 10 s")), attemptTime);
     try {
-      const token = await this.askToken(signal);
-      if (!signal.aborted) this.open(token, signal);
+      const token = await this.askToken_(signal);
+      if (!signal.aborted) this.open_(token, signal);
     } catch (error) {
       if (signal.aborted) return;
-      if (error instanceof SignedOut) this.end(error);
-      else this.lost(asError(error));
+      if (error instanceof SignedOut) this.end_(error);
+      else this.lost_(asError(error));
     }
   }
 
-  private askToken(signal: AbortSignal): string | undefined | Promise<string> {
-    const expired = this.refused;
-    this.refused = false;
-    return typeof this.token === "function" ? this.token({ expired, signal }) : this.token;
+  private askToken_(signal: AbortSignal): string | undefined | Promise<string> {
+    const expired = this.refused_;
+    this.refused_ = false;
+    return typeof this.token_ === "function" ? this.token_({ expired, signal }) : this.token_;
   }
 
-  private open(token: string | undefined, signal: AbortSignal): void {
-    this.headerToken = token !== undefined && this.inHeader;
-    const options = this.headerToken ? { headers: { Authorization: `Bearer ${token}` } } : undefined;
-    const socket = (this.socket = options ? new this.Class(this.url, [protocol], options) : new this.Class(this.url, [protocol]));
+  private open_(token: string | undefined, signal: AbortSignal): void {
+    this.headerToken_ = token !== undefined && this.inHeader_;
+    const options = this.headerToken_ ? { headers: { Authorization: `Bearer ${token}` } } : undefined;
+    const socket = (this.socket_ = new this.Class_(this.url_, [protocol], options));
     let failure: string | undefined;
     socket.onmessage = ({ data }: { data: string }) => {
-      if (!signal.aborted) this.read(data, token);
+      if (!signal.aborted) this.read_(data, token);
     };
     socket.onerror = (event: { message?: string }) => void (failure = event.message);
     socket.onclose = ({ code, reason }: { code: number; reason: string }) => {
-      if (!signal.aborted) this.closed(code, String(reason ?? ""), failure);
+      if (!signal.aborted) this.closed_(code, String(reason ?? ""), failure);
     };
   }
 
-  private read(data: string, token: string | undefined): void {
-    this.heard = Date.now();
-    this.silent = false;
+  private read_(data: string, token: string | undefined): void {
+    this.heard_ = Date.now();
     try {
       const message = JSON.parse(data);
-      if (this.up && message.id !== "auth" && message.type !== "expiring") this.on.onFrame(message);
-      else this.handshake(message, token);
+      if (this.up_ && message.id !== "auth" && message.type !== "expiring") this.on_.onFrame_(message);
+      else this.handshake_(message, token);
     } catch (error) {
-      this.on.failed(error);
-      this.lost(asError(error));
+      this.on_.failed_(error);
+      this.lost_(asError(error));
     }
   }
 
-  private handshake(message: any, token: string | undefined): void {
+  private handshake_(message: any, token: string | undefined): void {
     if (message.type === "hello") {
-      this.hello = message;
-      if (token === undefined || this.headerToken) this.begin();
-      else this.auth(token);
+      this.hello_ = message;
+      if (token === undefined || this.headerToken_) this.begin_();
+      else this.auth_(token);
     } else if (message.type === "expiring") {
-      this.renew();
+      this.renew_();
     } else if (message.id === "auth") {
-      this.authenticated(message);
+      this.authenticated_(message);
     }
   }
 
-  private auth(token: string): void {
-    this.socket!.send(JSON.stringify({ type: "auth", id: "auth", token }));
+  private auth_(token: string): void {
+    this.socket_!.send(JSON.stringify({ type: "auth", id: "auth", token }));
   }
 
-  private authenticated(answer: any): void {
+  private authenticated_(answer: any): void {
     const refused = answer.type === "error";
-    this.refused = refused;
-    if (!this.up) {
-      if (refused) this.lost(errorOf(answer));
-      else this.begin();
+    this.refused_ = refused;
+    if (!this.up_) {
+      if (refused) this.lost_(errorOf(answer));
+      else this.begin_();
     }
   }
 
   /** Sends a new token on the connection that there is. */
-  renew(): boolean {
-    const { token } = this;
+  renew_(): boolean {
+    const { token_: token } = this;
     if (typeof token !== "function") return false;
-    if (!this.renewing && this.up) {
-      this.renewing = true;
-      void this.sendNewToken(this.attempt!.signal).finally(() => (this.renewing = false));
+    if (!this.renewing_ && this.up_) {
+      this.renewing_ = true;
+      void this.sendNewToken_(this.attempt_!.signal).finally(() => (this.renewing_ = false));
     }
     return true;
   }
 
-  private async sendNewToken(signal: AbortSignal): Promise<void> {
+  private async sendNewToken_(signal: AbortSignal): Promise<void> {
     try {
-      const token = await this.askToken(signal);
-      if (!signal.aborted) this.auth(token!);
+      const token = await this.askToken_(signal);
+      if (!signal.aborted) this.auth_(token!);
     } catch (error) {
       if (signal.aborted) return;
-      if (error instanceof SignedOut) this.end(error);
-      else this.on.failed(error);
+      if (error instanceof SignedOut) this.end_(error);
+      else this.on_.failed_(error);
     }
   }
 
-  private begin(): void {
-    clearTimeout(this.timer);
-    this.up = true;
-    this.since = Date.now();
-    this.expectSign(silence);
-    this.set({ name: "connected" });
-    this.on.onUp();
+  private begin_(): void {
+    clearTimeout(this.timer_);
+    this.up_ = true;
+    this.since_ = Date.now();
+    this.expectSign_(silence);
+    this.set_({ name: "connected" });
+    this.on_.onUp_();
   }
 
   /** Asks for a sign of life when nothing has come for `ms`. */
-  private expectSign(ms: number): void {
-    this.timer = setTimeout(() => {
-      const left = this.heard + silence - Date.now();
-      if (left > 0) this.expectSign(left);
-      else this.probe(10_000);
+  private expectSign_(ms: number): void {
+    this.timer_ = setTimeout(() => {
+      const left = this.heard_ + silence - Date.now();
+      if (left > 0) this.expectSign_(left);
+      else this.probe_(10_000);
     }, ms);
   }
 
-  private probe(within: number): void {
-    clearTimeout(this.timer);
-    this.silent = true;
-    this.send('{"type":"ping"}');
-    this.timer = setTimeout(() => {
-      if (this.silent) this.lost(connectionLost("nothing has arrived for too long"));
-      else this.expectSign(silence);
+  private probe_(within: number): void {
+    clearTimeout(this.timer_);
+    const asked = Date.now();
+    this.send_('{"type":"ping"}');
+    this.timer_ = setTimeout(() => {
+      if (this.heard_ < asked) this.lost_(connectionLost("the server is silent"));
+      else this.expectSign_(silence);
     }, within);
   }
 
-  private wake(): void {
-    if (this.up) this.probe(5_000);
-    else if (this.state.name === "waiting" && !this.told) this.again();
+  private wake_(): void {
+    if (this.up_) this.probe_(5_000);
+    else if (this.state_.name === "waiting" && !this.told_) this.again_();
   }
 
-  private again(): void {
-    clearTimeout(this.timer);
-    void this.connect();
+  private again_(): void {
+    clearTimeout(this.timer_);
+    void this.connect_();
   }
 
-  private closed(code: number, reason: string, failure: string | undefined): void {
-    const error = connectionLost(failure ?? `the connection was closed: ${code}${reason && ` ${reason}`}`);
-    if (code === 4403) return this.end(new SignedOut(reason || undefined));
+  private closed_(code: number, reason: string, failure: string | undefined): void {
+    const error = connectionLost(failure ?? `the connection was closed: ${code} ${reason}`);
+    if (code === 4403) return this.end_(new SignedOut(reason || undefined));
     // A server that refuses the header says so in the answer to the handshake, which only some classes show.
-    if (code === 4401 || (failure?.includes("401") && this.headerToken)) this.refused = true;
+    if (code === 4401 || (failure?.includes("401") && this.headerToken_)) this.refused_ = true;
     let pause: number | undefined;
     if (code === 1001) {
       const told = /retry_after_ms=(\d+)/.exec(reason);
-      this.told = told !== null;
+      this.told_ = told !== null;
       pause = told ? Number(told[1]) : Math.random() * 2_000;
     }
-    this.lost(error, pause, code === 4429 ? 5_000 : 0);
+    this.lost_(error, pause, code === 4429 ? 5_000 : 0);
   }
 
   /** Ends this connection or attempt, and begins another one after a pause. */
-  private lost(error: Error, pause?: number, more = 0): void {
-    this.cut();
-    if (this.since && Date.now() - this.since >= stable) this.pauses = 0;
-    this.since = 0;
-    const retryIn = (pause ?? jitter(this.pauses)) + more;
-    this.pauses++;
-    this.timer = setTimeout(() => this.again(), retryIn);
-    this.set({ name: "waiting", retryAt: new Date(Date.now() + retryIn), retryIn, error });
+  private lost_(error: Error, pause?: number, more = 0): void {
+    this.cut_();
+    if (this.since_ && Date.now() - this.since_ >= stable) this.pauses_ = 0;
+    this.since_ = 0;
+    const retryIn = (pause ?? jitter(this.pauses_)) + more;
+    this.pauses_++;
+    this.timer_ = setTimeout(() => this.again_(), retryIn);
+    this.set_({ name: "waiting", retryAt: new Date(Date.now() + retryIn), retryIn, error });
   }
 
-  private cut(): void {
-    clearTimeout(this.timer);
-    this.attempt?.abort();
-    const { socket, up } = this;
-    this.socket = undefined;
-    this.up = false;
+  private cut_(): void {
+    clearTimeout(this.timer_);
+    this.attempt_?.abort();
+    const { socket_: socket, up_: up } = this;
+    this.socket_ = undefined;
+    this.up_ = false;
     if (socket) {
       // A class may report the end of an attempt as an error, which nobody needs any more.
       socket.onmessage = socket.onclose = null;
@@ -270,16 +267,16 @@ export class Connection implements Link {
         // It was not open.
       }
     }
-    if (up) this.on.onDown();
+    if (up) this.on_.onDown_();
   }
 
   /** Ends for ever. */
-  end(error?: TidewireError): void {
-    if (this.state.name === "closed") return;
-    this.forget?.();
-    this.cut();
-    this.set(error ? { name: "closed", error } : { name: "closed" });
-    this.on.onEnd(error);
+  end_(error?: TidewireError): void {
+    if (this.state_.name === "closed") return;
+    this.life_.abort();
+    this.cut_();
+    this.set_(error ? { name: "closed", error } : { name: "closed" });
+    this.on_.onEnd_(error);
   }
 }
 
@@ -287,18 +284,10 @@ function asError(error: unknown): Error {
   return error instanceof Error ? error : new Error(String(error));
 }
 
-/** Calls wake when a page is seen again, or the network is back. */
-function onWake(wake: () => void): (() => void) | undefined {
+/** Calls wake when a page is seen again, or the network is back, until the signal is aborted. */
+function onWake(wake: () => void, signal: AbortSignal): void {
   if (typeof document === "undefined" || typeof addEventListener !== "function") return;
-  const seen = () => {
-    if (document.visibilityState === "visible") wake();
-  };
-  addEventListener("online", wake);
-  addEventListener("pageshow", wake);
-  document.addEventListener("visibilitychange", seen);
-  return () => {
-    removeEventListener("online", wake);
-    removeEventListener("pageshow", wake);
-    document.removeEventListener("visibilitychange", seen);
-  };
+  addEventListener("online", wake, { signal });
+  addEventListener("pageshow", wake, { signal });
+  document.addEventListener("visibilitychange", () => document.visibilityState === "visible" && wake(), { signal });
 }

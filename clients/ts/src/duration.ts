@@ -11,7 +11,7 @@ export function milliseconds(duration: Duration): number {
     const match = /^(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)$/.exec(duration);
     if (match) return Number(match[1]) * units[match[2]!]!;
   }
-  throw new RangeError(`${JSON.stringify(duration)} is not a duration: want milliseconds, or a text such as "5s"`);
+  throw new RangeError(`${duration} is no duration: give milliseconds, or a text such as "5s"`);
 }
 
 /** Runs fn after ms, which may be longer than a timer can be. The timer alone keeps no process alive. */
@@ -23,6 +23,8 @@ export function quietTimer(fn: () => void, ms: number): ReturnType<typeof setTim
 
 /** A random pause before attempt n, from 0: full jitter. */
 export const jitter = (n: number, base = 250, max = 20_000): number => Math.random() * Math.min(max, base * 2 ** n);
+
+export const sleep = (ms: number): Promise<unknown> => new Promise((resolve) => setTimeout(resolve, ms));
 
 /** Waits for a promise, but not longer than ms. */
 export async function within(ms: number, promise: Promise<unknown>): Promise<void> {

@@ -5,24 +5,24 @@ export function later<A extends unknown[]>(failed: (error: unknown) => void, fn:
 
 /** Listeners by name of event, each with one argument. */
 export class Emitter<Events extends object> {
-  private readonly listeners = new Map<keyof Events, Set<(event: never) => unknown>>();
+  private readonly listeners_ = new Map<keyof Events, Set<(event: never) => unknown>>();
   /** @internal */
-  failed: (error: unknown) => void = surface;
+  failed_: (error: unknown) => void = surface;
 
   /** Calls `listener` at each event, until the function that it returns is called. */
   on<K extends keyof Events>(name: K, listener: (event: Events[K]) => unknown): () => void {
-    let set = this.listeners.get(name);
-    if (!set) this.listeners.set(name, (set = new Set()));
+    let set = this.listeners_.get(name);
+    if (!set) this.listeners_.set(name, (set = new Set()));
     const own = (event: Events[K]) => listener(event);
     set.add(own);
     return () => void set.delete(own);
   }
 
   /** @internal */
-  emit<K extends keyof Events>(name: K, event: Events[K]): boolean {
-    const set = this.listeners.get(name);
+  emit_<K extends keyof Events>(name: K, event: Events[K]): boolean {
+    const set = this.listeners_.get(name);
     if (!set?.size) return false;
-    for (const listener of set) later(this.failed, listener as (event: Events[K]) => unknown, event);
+    for (const listener of set) later(this.failed_, listener as (event: Events[K]) => unknown, event);
     return true;
   }
 }

@@ -12,6 +12,7 @@ export interface Problem {
   kind?: string;
   name?: string;
   field?: string;
+  received?: object;
   lost?: string[];
   failed?: string[];
 }
@@ -72,48 +73,23 @@ export class HistoryLost extends TidewireError {
 }
 
 /** Another consumer has the message, or will get it. Undo nothing, and do not settle it again. */
-export class LeaseLost extends TidewireError {
-  /** @internal */
-  constructor(problem: Problem = { code: "lease_lost", message: "the lease has ended: another consumer gets the message" }, id?: number) {
-    super(problem, id);
-  }
-}
+export class LeaseLost extends TidewireError {}
 
 /** This client does not own the partition, or no longer. Discard its messages: its owner gets them. */
-export class Fenced extends TidewireError {
-  /** @internal */
-  constructor(problem: Problem = { code: "fenced", message: "this client does not own the partition: discard its messages" }, id?: number) {
-    super(problem, id);
-  }
-}
+export class Fenced extends TidewireError {}
 
 /** The request may have had its effect, or not. Check before you repeat it. */
-export class OutcomeUnknown extends TidewireError {
-  /** @internal */
-  constructor(message: string, id?: number, options?: ErrorOptions) {
-    super({ code: "outcome_unknown", message }, id, options);
-  }
-}
+export class OutcomeUnknown extends TidewireError {}
 
 /** The time of the request is over. It had no effect. */
-export class Timeout extends TidewireError {
-  /** @internal */
-  constructor(message: string, id?: number) {
-    super({ code: "timeout", message, retryable: true }, id);
-  }
-}
+export class Timeout extends TidewireError {}
 
 /** The client was closed before the request was answered. */
-export class Closed extends TidewireError {
-  /** @internal */
-  constructor(message = "the client is closed", id?: number) {
-    super({ code: "closed", message }, id);
-  }
-}
+export class Closed extends TidewireError {}
 
 /** The token or API key is not good any more: ask the user to sign in. Throw it in `token` to end the client. */
 export class SignedOut extends TidewireError {
-  constructor(message = "this token or API key must not be used again: sign in", options?: ErrorOptions) {
+  constructor(message = "do not use this token or API key again: sign in", options?: ErrorOptions) {
     super({ code: "signed_out", message }, undefined, options);
   }
 }
@@ -121,15 +97,10 @@ export class SignedOut extends TidewireError {
 /** The codec or schema refused a payload. `cause` says why. */
 export class InvalidMessage extends TidewireError {
   /** The message as it came, with its position and its payload. */
-  readonly received: Readonly<Record<string, unknown>>;
-  /** @internal */
-  constructor(received: object, cause: any) {
-    super({ code: "invalid_message", message: `the payload is not valid: ${cause?.message ?? cause}` }, undefined, { cause });
-    this.received = received as Record<string, unknown>;
-  }
+  declare readonly received: Readonly<Record<string, unknown>>;
 }
 
-const classes: Record<string, new (problem: Problem, id?: number) => TidewireError> = {
+const classes: Record<string, typeof TidewireError> = {
   conflict: Conflict,
   forbidden: Forbidden,
   not_found: NotFound,
@@ -137,21 +108,28 @@ const classes: Record<string, new (problem: Problem, id?: number) => TidewireErr
   history_lost: HistoryLost,
   lease_lost: LeaseLost,
   fenced: Fenced,
+  outcome_unknown: OutcomeUnknown,
+  timeout: Timeout,
+  closed: Closed,
+  invalid_message: InvalidMessage,
 };
 
-/** The error of an answer of the server. */
-export function errorOf(problem: Problem, id?: number): TidewireError {
-  const { code, message } = problem;
-  if (code === "outcome_unknown" || code === "sequence_too_old") return new OutcomeUnknown(message, id, { cause: new TidewireError(problem, id) });
-  return new (classes[code] ?? TidewireError)(problem, id);
+/** The error of an answer of the server, or of a problem that this library has found. */
+export function errorOf(problem: Problem, id?: number, options?: ErrorOptions): TidewireError {
+  return new (classes[problem.code] ?? TidewireError)(problem, id, options);
 }
 
-/** A payload, or a whole request, that the server would not take. */
-export function tooBig(bytes: number, limit: number, id?: number): TidewireError {
-  return new TidewireError({ code: "too_big", message: `${bytes} bytes: the server takes ${limit}` }, id);
-}
+/** The program, or the end of the client, has ended this. */
+export const closed = (message = "the client is closed"): TidewireError => errorOf({ code: "closed", message });
+
+/** Nobody knows whether a request had its effect. */
+export const outcomeUnknown = (message: string, id: number, cause?: unknown): TidewireError => errorOf({ code: "outcome_unknown", message }, id, { cause });
+
+/** The time of a request, or of an attempt to connect, is over. */
+export const timedOut = (message: string, id?: number): TidewireError => errorOf({ code: "timeout", message, retryable: true }, id);
 
 /** What belongs to one connection ends with it. */
-export function connectionLost(message = "the connection has ended"): TidewireError {
-  return new TidewireError({ code: "connection_lost", message, retryable: true });
-}
+export const connectionLost = (message = "the connection has ended"): TidewireError => errorOf({ code: "connection_lost", message, retryable: true });
+
+/** Another client owns the partition. */
+export const fenced = (): TidewireError => errorOf({ code: "fenced", message: "another client owns the partition: discard its messages" });

@@ -1,9 +1,9 @@
 import type { Core } from "./core.js";
-import { jitter } from "./duration.js";
-import { Conflict, TooOld, type TidewireError } from "./errors.js";
+import { jitter, sleep } from "./duration.js";
+import { Conflict } from "./errors.js";
 import { Feed } from "./feed.js";
 import { matches, union, type Query } from "./query.js";
-import type { Answer, CallOptions, Request } from "./request.js";
+import type { Answer, CallOptions } from "./request.js";
 
 /** An event to append. */
 export interface NewEvent<D = unknown> {
@@ -83,34 +83,28 @@ export interface Decided extends Appended {
 /** An event store. */
 export class Events {
   /** @internal */
-  constructor(private readonly core: Core, readonly store: string | undefined) {}
+  constructor(private readonly core_: Core, readonly store: string | undefined) {}
 
   /** Appends events, all or none; with a condition, if that holds at their positions. */
   append(events: NewEvent | readonly NewEvent[], options: AppendOptions = {}): Promise<Appended> {
     const fields = JSON.stringify({ store: this.store, events: [events].flat(), condition: wire(options.condition) });
-    const { outbox } = this.core;
-    return outbox.call(options, {
-      lane: `append ${this.store ?? ""}`,
-      mode: "repeat",
-      effect: true,
-      write: ({ id }: Request) => `{"type":"append","id":${id},${outbox.identity()}${fields.slice(1)}`,
-      read: ({ positions, duplicate }: Answer) => ({ positions, duplicate: duplicate ?? false }),
-    });
+    const { outbox_: outbox } = this.core_;
+    const read = ({ positions, duplicate }: Answer) => ({ positions, duplicate: !!duplicate });
+    return outbox.call_(options, outbox.storing_("append", this.store ?? "", () => fields.slice(1), read));
   }
 
   /** Iterates over the events that match, page after page. */
   async *query(query: Query, options: QueryOptions = {}): AsyncGenerator<StoredEvent, void, undefined> {
-    for await (const { events } of this.pages(query, options)) yield* events;
+    for await (const events of this.pages_(query, options)) yield* events;
   }
 
-  private async *pages(query: Query, options: QueryOptions): AsyncGenerator<{ events: StoredEvent[]; next: number }> {
+  private async *pages_(query: Query, options: QueryOptions): AsyncGenerator<StoredEvent[]> {
     let { after, before } = options;
     const { backwards, page } = options;
     for (;;) {
       const fields = { type: "query", store: this.store, query: items(query), after, before, backwards, limit: page ?? 1_000 };
-      const answer: Answer = await this.core.outbox.ask(options, "query", fields);
-      const { events, next } = answer as unknown as { events: StoredEvent[]; next: number };
-      yield { events, next };
+      const { events, next }: Answer = await this.core_.outbox_.ask_(options, "query", fields);
+      yield events;
       if (!events.length) return;
       if (backwards) before = next;
       else after = next;
@@ -120,12 +114,12 @@ export class Events {
   /** Counts the events that match each query. The counts are right as long as the condition holds. */
   project(queries: readonly Query[], options: CallOptions = {}): Promise<{ counts: number[]; condition: Condition }> {
     const fields = { type: "project", store: this.store, queries: queries.map(items) };
-    return this.core.outbox.ask(options, "project", fields, ({ counts, condition }) => ({ counts, condition }));
+    return this.core_.outbox_.ask_(options, "project", fields, ({ counts, condition }) => ({ counts, condition }));
   }
 
   /** Iterates over the events that match, those that are stored and then those to come. */
   subscribe(query: Query, options: FollowOptions = {}): EventSubscription {
-    return new EventSubscription(this.core, this.store, query, options);
+    return new EventSubscription(this.core_, this.store, query, options);
   }
 
   /**
@@ -139,7 +133,7 @@ export class Events {
   ): Promise<Decided> {
     const query = union(Object.values<Projection<any>>(projections).map((projection) => projection.query));
     for (let tries = 1; ; tries++) {
-      const { states, after } = await this.fold(projections, query, options);
+      const { states, after } = await this.fold_(projections, query, options);
       const events = [(await decide(states)) ?? []].flat() as NewEvent[];
       if (!events.length) return { positions: [], duplicate: false, tries };
       try {
@@ -147,17 +141,17 @@ export class Events {
       } catch (error) {
         if (!(error instanceof Conflict) || tries >= (options.attempts ?? 5)) throw error;
       }
-      await new Promise((resolve) => setTimeout(resolve, jitter(tries, 10)));
+      await sleep(jitter(tries, 10));
     }
   }
 
-  private async fold<S>(projections: Projections<S>, query: Query, options: CallOptions): Promise<{ states: S; after: number }> {
+  private async fold_<S>(projections: Projections<S>, query: Query, options: CallOptions): Promise<{ states: S; after: number }> {
     const { timeout, signal } = options;
     const states: Record<string, unknown> = {};
     const named = Object.entries<Projection<any>>(projections);
     for (const [name, { init }] of named) states[name] = init;
     let after = 0;
-    for await (const { events } of this.pages(query, { timeout: timeout!, signal: signal! })) {
+    for await (const events of this.pages_(query, { timeout: timeout!, signal: signal! })) {
       for (const event of events) {
         for (const [name, projection] of named) {
           if (matches(projection.query, event)) states[name] = projection.apply(states[name], event);
@@ -172,31 +166,24 @@ export class Events {
 /** The events that match a query, and then those to come. */
 export class EventSubscription extends Feed<StoredEvent, StoredEvent> {
   /** @internal */
-  constructor(core: Core, private readonly store: string | undefined, private readonly query: Query, private readonly o: FollowOptions) {
-    super(core, o.credits ?? 256, o);
-    this.open();
+  constructor(core: Core, private readonly store_: string | undefined, private readonly query_: Query, private readonly o_: FollowOptions) {
+    super(core, o_);
+    this.open_();
   }
 
   /** @internal */
-  protected fields(): object {
-    return { store: this.store, query: items(this.query) };
+  protected fields_(): object {
+    return { store: this.store_, query: items(this.query_) };
   }
 
   /** @internal */
-  protected start(): object {
-    return { after: this.o.after };
+  protected start_(): object {
+    return { after: this.o_.after };
   }
 
   /** @internal */
-  protected make(event: StoredEvent): StoredEvent {
+  protected make_(event: StoredEvent): StoredEvent {
     return event;
-  }
-
-  /** @internal */
-  protected recover(error: TidewireError): boolean {
-    if (!(error instanceof TooOld) || !this.o.onGap) return false;
-    this.position = error.oldest - 1;
-    return true;
   }
 }
 

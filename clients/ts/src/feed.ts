@@ -1,11 +1,19 @@
 import type { Core } from "./core.js";
-import { Closed, errorOf, type Problem } from "./errors.js";
+import { closed, errorOf, TooOld, type TidewireError } from "./errors.js";
 import { Inbox } from "./inbox.js";
 import type { Answer, CallOptions } from "./request.js";
 import { Standing } from "./standing.js";
 
-/** What came for a feed, in its order: a message, how far the server has read, or the end of it. */
-export type Item<Raw> = { raw: Raw } | { upTo: number; partition?: number } | { stop: Problem };
+/** How far the program is: it has a message, or the server has read up to here and has nothing to send. */
+export interface Passed {
+  position: number;
+  partition?: number;
+}
+
+interface FeedOptions extends CallOptions {
+  credits?: number;
+  onGap?: unknown;
+}
 
 /**
  * An iteration over messages that the server sends. It lives until the program ends it, over all reconnects.
@@ -15,141 +23,139 @@ export abstract class Feed<Raw extends { position: number }, T> extends Standing
   /** Is fulfilled when the server has the subscription. Then `position` is known. */
   ready!: Promise<void>;
   /** @internal */
-  protected readonly inbox = new Inbox<Item<Raw>, T>(() => this.now());
-  private at: number | undefined;
-  private name: string;
-  private used = 0;
+  protected readonly inbox_ = new Inbox<any, T>(() => this.now_());
+  /** @internal */
+  protected at_: number | undefined;
+  private readonly credits_: number;
+  private name_: string;
+  private used_ = 0;
 
   /** @internal */
-  constructor(core: Core, private readonly credits: number, options: CallOptions) {
-    const name = core.name();
-    super(core, `feed ${name}`, options);
-    this.name = name;
-    core.feeds.set(name, this);
+  constructor(core: Core, private readonly options_: FeedOptions) {
+    const name = core.name_();
+    super(core, `feed ${name}`, options_);
+    this.credits_ = options_.credits ?? 256;
+    this.name_ = name;
+    core.feeds_.set(name, this);
   }
 
   /** Begins. It is the last line of the constructor of a subclass. @internal */
-  protected open(): void {
-    this.ready = this.begin();
+  protected open_(): void {
+    this.ready = this.begin_();
     // The iteration has the same error.
     this.ready.catch(() => {});
   }
 
   /** The fields of the request, without its start. @internal */
-  protected abstract fields(): object;
+  protected abstract fields_(): object;
   /** Where it starts at first. @internal */
-  protected abstract start(): object;
+  protected abstract start_(): object;
   /** Makes what the program gets. It may skip the message, with undefined. @internal */
-  protected abstract make(raw: Raw): T | Promise<T | undefined> | undefined;
+  protected abstract make_(raw: Raw): T | Promise<T | undefined> | undefined;
 
   /** The position up to which the program has everything. */
   get position(): number | undefined {
-    return this.at;
+    return this.at_;
   }
 
   /** @internal */
-  protected set position(at: number) {
-    this.at = at;
+  protected request_(): object {
+    const start = this.at_ === undefined ? this.start_() : { after: this.at_ };
+    return { type: "subscribe", subscription: this.name_, credits: this.credits_, ...this.fields_(), ...start };
   }
 
   /** @internal */
-  protected request(): object {
-    const start = this.at === undefined ? this.start() : { after: this.at };
-    return { type: "subscribe", subscription: this.name, credits: this.credits, ...this.fields(), ...start };
-  }
-
-  /** @internal */
-  protected answered({ position }: Answer): void {
-    if (position !== undefined) this.pass({ upTo: position });
+  protected answered_(answer: Answer): void {
+    if (answer.position !== undefined) this.pass_(answer as Passed);
   }
 
   /** Subscribes again, after what the program has. @internal */
-  protected override again(): void {
-    const { core, inbox } = this;
-    inbox.items = [];
-    this.used = 0;
+  protected override again_(): void {
+    const { core_: core, inbox_: inbox } = this;
+    inbox.items_ = [];
+    this.used_ = 0;
     // Messages of the subscription before have its name.
-    core.feeds.delete(this.name);
-    core.feeds.set((this.name = core.name()), this);
-    super.again();
+    core.feeds_.delete(this.name_);
+    core.feeds_.set((this.name_ = core.name_()), this);
+    super.again_();
   }
 
   /** @internal */
-  take(message: any): void {
-    if (message.type === "position") this.put({ upTo: message.position, partition: message.partition });
-    else if (message.type === "error") this.put({ stop: message });
-    else this.put({ raw: message.event ?? message });
+  take_(frame: any): void {
+    if (frame.type === "position" && !this.inbox_.items_.length) this.pass_(frame);
+    else this.inbox_.push_(frame);
   }
 
   /** @internal */
-  protected put(item: Item<Raw>): void {
-    if ("upTo" in item && !this.inbox.items.length) this.pass(item);
-    else this.inbox.push(item);
+  protected recover_(error: TidewireError): boolean {
+    if (!(error instanceof TooOld) || !this.options_.onGap) return false;
+    this.gap_({ oldest: error.oldest });
+    this.at_ = error.oldest - 1;
+    return true;
   }
 
-  /** The server has read up to here, and has sent everything before. @internal */
-  protected pass(item: { upTo: number; partition?: number }): void {
-    this.at = Math.max(this.at ?? 0, item.upTo);
+  /** Messages were dropped. @internal */
+  protected gap_(_: { oldest: number }): void {}
+
+  /** The program has everything up to here. @internal */
+  protected pass_({ position }: Passed): void {
+    this.at_ = Math.max(this.at_ ?? 0, position);
   }
 
   /** Counts messages that the program has used, and grants the server as many again. @internal */
-  protected use(n: number): void {
-    this.used += n;
-    if (this.used * 2 < this.credits) return;
-    this.core.send({ type: "credit", subscription: this.name, n: this.used });
-    this.used = 0;
+  protected use_(n: number): void {
+    this.used_ += n;
+    if (this.used_ * 2 < this.credits_) return;
+    this.core_.send_({ type: "credit", subscription: this.name_, n: this.used_ });
+    this.used_ = 0;
   }
 
   /** The next message that has arrived. @internal */
-  protected now(): T | Promise<T | undefined> | undefined {
-    for (let item; (item = this.inbox.items.shift()); ) {
-      if ("raw" in item) {
-        this.use(1);
-        this.taken(item.raw);
-        const made = this.make(item.raw);
-        if (made !== undefined) return made;
-      } else if ("upTo" in item) {
-        this.pass(item);
+  protected now_(): T | Promise<T | undefined> | undefined {
+    for (let frame; (frame = this.inbox_.items_.shift()); ) {
+      if (frame.type === "position") {
+        this.pass_(frame);
+      } else if (frame.type === "error") {
+        this.trouble_(errorOf(frame));
       } else {
-        this.trouble(errorOf(item.stop));
+        const raw = frame.event ?? frame;
+        this.use_(1);
+        this.pass_(raw);
+        const made = this.make_(raw);
+        if (made !== undefined) return made;
       }
     }
     return undefined;
   }
 
-  /** The program has the message. @internal */
-  protected taken(raw: Raw): void {
-    this.at = raw.position;
-  }
-
   /** The next message. */
   next(): Promise<IteratorResult<T, undefined>> {
-    return this.inbox.next();
+    return this.inbox_.next_();
   }
 
   /** @internal */
-  protected ending(error: unknown): void {
-    this.core.feeds.delete(this.name);
-    this.inbox.end(error);
+  protected ending_(error: unknown): void {
+    this.core_.feeds_.delete(this.name_);
+    this.inbox_.end_(error);
   }
 
   /** @internal */
-  override ended(error?: Error): void {
-    this.inbox.items = [];
-    this.end(error);
+  override ended_(error?: Error): void {
+    this.inbox_.items_ = [];
+    this.end_(error);
   }
 
   /** @internal */
-  protected halt(error?: unknown): void {
-    if (this.over) return;
-    this.inbox.items = [];
-    this.core.send({ type: "unsubscribe", subscription: this.name });
-    this.end(error);
+  protected halt_(error?: unknown): void {
+    if (this.over_) return;
+    this.inbox_.items_ = [];
+    this.core_.send_({ type: "unsubscribe", subscription: this.name_ });
+    this.end_(error);
   }
 
   /** Ends the subscription. Messages that have arrived and were not taken are discarded. */
   close(): void {
-    this.abandon(new Closed("the subscription was ended"));
+    this.abandon_(closed("the subscription was ended"));
   }
 
   return(): Promise<IteratorResult<T, undefined>> {

@@ -1,44 +1,48 @@
 /** What has arrived for a program that iterates over it. */
 export class Inbox<Raw, T> {
-  items: Raw[] = [];
-  private over = false;
-  private error: unknown;
-  private arrived: (() => void) | undefined;
-  private arrival: Promise<void> | undefined;
+  items_: Raw[] = [];
+  private over_ = false;
+  private error_: unknown;
+  private arrived_: (() => void) | undefined;
+  private arrival_: Promise<void> | undefined;
 
   /** `now` takes the next item that has arrived, if there is one. */
-  constructor(private readonly now: () => T | Promise<T | undefined> | undefined) {}
+  constructor(private readonly now_: () => T | Promise<T | undefined> | undefined) {}
 
-  push(item: Raw): void {
-    if (this.over) return;
-    this.items.push(item);
-    this.wake();
+  push_(item: Raw): void {
+    if (this.over_) return;
+    this.items_.push(item);
+    this.wake_();
   }
 
-  private wake(): void {
-    this.arrived?.();
-    this.arrived = this.arrival = undefined;
+  private wake_(): void {
+    this.arrived_?.();
+    this.arrived_ = this.arrival_ = undefined;
   }
 
-  next(): Promise<IteratorResult<T, undefined>> {
-    const item = this.now();
-    if (item instanceof Promise) return item.then((value) => (value === undefined ? this.next() : { done: false, value }));
-    if (item !== undefined) return Promise.resolve({ done: false, value: item });
-    if (this.over) return this.last();
-    this.arrival ??= new Promise((resolve) => (this.arrived = resolve));
-    return this.arrival.then(() => this.next());
+  async next_(): Promise<IteratorResult<T, undefined>> {
+    for (;;) {
+      const item = this.now_();
+      const value = item instanceof Promise ? await item : item;
+      if (value !== undefined) return { done: false, value };
+      // A message that was skipped may have others after it.
+      if (item !== undefined) continue;
+      if (this.over_) return this.last_();
+      await (this.arrival_ ??= new Promise((resolve) => (this.arrived_ = resolve)));
+    }
   }
 
-  private last(): Promise<IteratorResult<T, undefined>> {
-    const { error } = this;
-    this.error = undefined;
-    return error === undefined ? Promise.resolve({ done: true, value: undefined }) : Promise.reject(error);
+  private last_(): IteratorResult<T, undefined> {
+    const { error_: error } = this;
+    this.error_ = undefined;
+    if (error !== undefined) throw error;
+    return { done: true, value: undefined };
   }
 
   /** Ends the iteration after what has arrived. */
-  end(error?: unknown): void {
-    this.over = true;
-    this.error = error;
-    this.wake();
+  end_(error?: unknown): void {
+    this.over_ = true;
+    this.error_ = error;
+    this.wake_();
   }
 }

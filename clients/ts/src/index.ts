@@ -4,7 +4,7 @@ export type { State, TokenSource, SocketClass, Socket } from "./connection.js";
 export type { CallOptions } from "./request.js";
 export type { Duration } from "./duration.js";
 export { bytes, json, text, type Codec, type Schema, type StandardResult, type StandardSchema, type Typed } from "./codec.js";
-export type { Headers } from "./otel.js";
+export type { Headers } from "./hooks.js";
 export { Message } from "./message.js";
 export type { Stored } from "./batcher.js";
 export { Stream, type MessageOptions, type PublishOptions, type StoredAll } from "./stream.js";

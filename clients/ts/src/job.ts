@@ -1,7 +1,7 @@
 import { milliseconds, type Duration } from "./duration.js";
-import { LeaseLost } from "./errors.js";
+import { errorOf } from "./errors.js";
 import type { RawMessage } from "./message.js";
-import type { Headers } from "./otel.js";
+import type { Headers } from "./hooks.js";
 
 /** A delivery as it comes. */
 export interface Delivery extends RawMessage {
@@ -38,42 +38,42 @@ export class Job<T> {
   readonly headers: Headers | undefined;
   /** 1 for the first delivery of the message. */
   readonly attempt: number;
-  private controller: AbortController | undefined;
-  private reason: unknown;
+  private controller_: AbortController | undefined;
+  private reason_: unknown;
 
   /** @internal */
-  constructor(private readonly raw: Delivery) {
-    this.position = raw.position;
-    this.time = raw.time;
-    this.key = raw.key;
-    this.headers = raw.headers;
-    this.attempt = raw.attempt;
+  constructor(private readonly raw_: Delivery) {
+    this.position = raw_.position;
+    this.time = raw_.time;
+    this.key = raw_.key;
+    this.headers = raw_.headers;
+    this.attempt = raw_.attempt;
   }
 
   /** @internal */
-  get delivery(): string {
-    return this.raw.delivery;
+  get delivery_(): string {
+    return this.raw_.delivery;
   }
 
   /** Is aborted when the lease is lost, or the worker stops and does not wait longer. The result of the handler counts no more then. */
   get signal(): AbortSignal {
-    if (!this.controller) {
-      this.controller = new AbortController();
-      if (this.lost) this.controller.abort(this.reason);
+    if (!this.controller_) {
+      this.controller_ = new AbortController();
+      if (this.lost) this.controller_.abort(this.reason_);
     }
-    return this.controller.signal;
+    return this.controller_.signal;
   }
 
   /** Whether the result of the handler counts no more. */
   get lost(): boolean {
-    return this.reason !== undefined;
+    return this.reason_ !== undefined;
   }
 
   /** @internal */
-  lose(reason: Error = new LeaseLost()): void {
+  lose_(reason: Error = errorOf({ code: "lease_lost", message: "the lease has ended: another consumer gets the message" })): void {
     if (this.lost) return;
-    this.reason = reason;
-    this.controller?.abort(reason);
+    this.reason_ = reason;
+    this.controller_?.abort(reason);
   }
 
   /** Ends the handler: the message is delivered again after this time. */

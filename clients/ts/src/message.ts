@@ -1,6 +1,6 @@
 import { payloadOf, type Codec } from "./codec.js";
-import { InvalidMessage } from "./errors.js";
-import type { Headers } from "./otel.js";
+import { errorOf } from "./errors.js";
+import type { Headers } from "./hooks.js";
 
 /** A message as it comes. */
 export interface RawMessage {
@@ -30,7 +30,8 @@ export class Message<T> {
 
 /** Reads the payload of a message with a codec. What that refuses is {@link InvalidMessage}. */
 export function decode<T>(codec: Codec<T>, raw: RawMessage): T | Promise<T> {
-  const invalid = (cause: unknown) => new InvalidMessage(raw, cause);
+  const invalid = (cause: any) =>
+    errorOf({ code: "invalid_message", message: `the payload is not valid: ${cause?.message ?? cause}`, received: raw }, undefined, { cause });
   try {
     const value = codec.decode(payloadOf(raw));
     if (value instanceof Promise) {

@@ -1,5 +1,5 @@
-/** The headers of a message. */
-export type Headers = Record<string, unknown>;
+// `import "tidewire/otel"` gives the client what it does with OpenTelemetry, if the program has its API. It depends on nothing of it.
+import { hooks, type Headers } from "./hooks.js";
 
 /** The parts of OpenTelemetry's API that are used, as it registers itself. */
 interface Api {
@@ -26,24 +26,17 @@ interface Span {
 const spanKey = Symbol.for("OpenTelemetry Context Key SPAN");
 const api = () => (globalThis as unknown as Record<symbol, Api | undefined>)[Symbol.for("opentelemetry.js.api.1")];
 
-/** The headers with the trace of the caller, if the program has OpenTelemetry. */
-export function traced(headers: Headers | undefined): Headers | undefined {
+// The headers get the trace of the caller.
+hooks.sending_ = (headers) => {
   const { context, propagation } = api() ?? {};
   if (!context || !propagation) return headers;
   const carrier: Headers = {};
   propagation.inject(context.active(), carrier, { set: (to, key, value) => (to[key] = value) });
   return Object.keys(carrier).length ? { ...carrier, ...headers } : headers;
-}
+};
 
-/** The work on one message. */
-export interface Work {
-  /** Runs fn as a part of this work. */
-  run<R>(fn: () => R): R;
-  end(error?: unknown): void;
-}
-
-/** Begins a span for a message, linked to that of its sender; or undefined without OpenTelemetry. */
-export function working(verb: string, object: string, message: { position: number; headers?: Headers | undefined }): Work | undefined {
+// A span for each message, linked to that of its sender.
+hooks.working_ = (verb, object, message) => {
   const { context, propagation, trace } = api() ?? {};
   if (!context || !trace) return undefined;
   const active = context.active();
@@ -66,8 +59,8 @@ export function working(verb: string, object: string, message: { position: numbe
   );
   const inside = active.setValue(spanKey, span);
   return {
-    run: <R>(fn: () => R) => context.with(inside, fn) as R,
-    end(error) {
+    run_: <R>(fn: () => R) => context.with(inside, fn) as R,
+    end_(error) {
       if (error !== undefined) {
         span.recordException?.(error);
         span.setStatus?.({ code: 2 });
@@ -75,4 +68,4 @@ export function working(verb: string, object: string, message: { position: numbe
       span.end();
     },
   };
-}
+};

@@ -1,32 +1,32 @@
 import { byteLength } from "./codec.js";
 import { jitter, quietTimer } from "./duration.js";
-import { Closed, connectionLost, OutcomeUnknown, tooBig, type TidewireError } from "./errors.js";
+import { closed, connectionLost, errorOf, OutcomeUnknown, outcomeUnknown, type TidewireError } from "./errors.js";
 import { Caller, deadlineOf, Request, type Answer, type CallOptions, type Spec } from "./request.js";
 import { soon } from "./tick.js";
 
 /** What the outbox needs of a connection. */
 export interface Link {
-  readonly up: boolean;
+  readonly up_: boolean;
   /** How large a frame may be, or Infinity as long as that is not known. */
-  readonly maxBytes: number;
+  readonly maxBytes_: number;
   /** Connects, if that has not begun. */
-  need(): void;
-  send(text: string): void;
+  need_(): void;
+  send_(text: string): void;
   /** Gets a new token. It is false if there is no way to get one. */
-  renew(): boolean;
+  renew_(): boolean;
 }
 
 /** The bounds of what waits for an answer. */
 export interface Bounds {
-  timeout: number;
-  maxPending: number;
-  maxPendingBytes: number;
+  timeout_: number;
+  maxPending_: number;
+  maxPendingBytes_: number;
 }
 
 /** A pause that the server wants for the requests of a lane. */
 interface Hold {
-  attempts: number;
-  timer?: ReturnType<typeof setTimeout> | undefined;
+  attempts_: number;
+  timer_?: ReturnType<typeof setTimeout> | undefined;
 }
 
 // What these say holds for every message of a batch: to send each one alone would change nothing.
@@ -35,246 +35,257 @@ const aboutStream = /^(forbidden|not_found|not_served|queue_stream|unauthenticat
 /** The requests of a client: in the order of their calls, bounded on the wire, sent again when that is right. */
 export class Outbox {
   /** Called when calls that come later have to go out in a later request. */
-  onSeal = (): void => {};
-  private readonly client = Array.from(crypto.getRandomValues(new Uint8Array(16)), (b) => b.toString(16).padStart(2, "0")).join("");
-  private queue: Request[] = [];
-  private readonly inflight = new Map<number, Request>();
-  private bytes = 0;
-  private readonly holds = new Map<string, Hold>();
-  private lastId = 0;
-  private sequence = 0;
-  private scheduled = false;
-  private sweep: ReturnType<typeof setTimeout> | undefined;
-  private sweepAt = Infinity;
-  private over: TidewireError | undefined;
-  private emptied: (() => void) | undefined;
+  onSeal_ = (): void => {};
+  private readonly client_ = Array.from(crypto.getRandomValues(new Uint8Array(16)), (b) => b.toString(16).padStart(2, "0")).join("");
+  private queue_: Request[] = [];
+  private readonly inflight_ = new Map<number, Request>();
+  private bytes_ = 0;
+  private readonly holds_ = new Map<string, Hold>();
+  private lastId_ = 0;
+  private sequence_ = 0;
+  private scheduled_ = false;
+  private sweep_: ReturnType<typeof setTimeout> | undefined;
+  private sweepAt_ = Infinity;
+  private over_: TidewireError | undefined;
+  private emptied_: (() => void) | undefined;
 
-  constructor(private readonly link: Link, private readonly bounds: Bounds) {}
-
-  /** The fields that let the server know a repetition, as JSON. Each call is another request. */
-  identity(): string {
-    return `"client":"${this.client}","sequence":${this.sequence++},`;
-  }
+  constructor(private readonly link_: Link, private readonly bounds_: Bounds) {}
 
   /** Makes a request with one call. */
-  call<R>(options: CallOptions, spec: Spec): Promise<R> {
-    this.onSeal();
-    const request = this.request(spec);
-    const caller = this.add<R>(request, options);
-    this.submit(request);
-    return caller.promise;
+  call_<R>(options: CallOptions, spec: Spec): Promise<R> {
+    this.onSeal_();
+    const request = this.request_(spec);
+    const caller = this.add_<R>(request, options);
+    this.submit_(request);
+    return caller.promise_;
+  }
+
+  /**
+   * A request that stores something: it is sent again until it is answered, and stored once, by its client and sequence or by a key of its
+   * own. `body` is the end of its frame, and may come from the calls.
+   */
+  storing_(type: string, name: string, body: (request: Request) => string, read: Spec["read_"], keyed = false): Spec {
+    return {
+      lane_: `${type} ${name}`,
+      mode_: "repeat",
+      effect_: true,
+      write_: (request) => `{"type":"${type}","id":${request.id_},${keyed ? "" : `"client":"${this.client_}","sequence":${this.sequence_++},`}${body(request)}`,
+      read_: read,
+    };
   }
 
   /** A request that repeats as long as it is not answered, and changes nothing twice. */
-  ask<R = Answer>(options: CallOptions, lane: string, fields: object, read = (answer: Answer): unknown => answer): Promise<R> {
-    return this.call(options, { lane, mode: "repeat", write: ({ id }) => JSON.stringify({ id, ...fields }), read });
+  ask_<R = Answer>(options: CallOptions, lane: string, fields: object, read = (answer: Answer): unknown => answer): Promise<R> {
+    return this.call_(options, { lane_: lane, mode_: "repeat", write_: ({ id_: id }) => JSON.stringify({ id, ...fields }), read_: read });
   }
 
   /** A request that means something on this connection alone. */
-  bound<R = Answer>(fields: object, more: Partial<Spec> = {}, options: CallOptions = {}): Promise<R> {
-    const write: Spec["write"] = ({ id }) => JSON.stringify({ id, ...fields });
-    return this.call(options, { lane: "", mode: "bound", write, read: (answer) => answer, lost: connectionLost, ...more });
+  bound_<R = Answer>(fields: object, more: Partial<Spec> = {}, options: CallOptions = {}): Promise<R> {
+    const write: Spec["write_"] = ({ id_: id }) => JSON.stringify({ id, ...fields });
+    return this.call_(options, { lane_: "", mode_: "bound", write_: write, read_: (answer) => answer, lost_: connectionLost, ...more });
   }
 
-  request(spec: Spec): Request {
-    return new Request(++this.lastId, spec);
+  request_(spec: Spec): Request {
+    return new Request(++this.lastId_, spec);
   }
 
   /** Adds a call to a request that is not sent. */
-  add<R>(request: Request, options: CallOptions): Caller<R> {
-    const caller = new Caller<R>(deadlineOf(options, this.bounds.timeout), options.signal);
-    request.callers.push(caller);
-    caller.watch(() => this.settled());
-    this.sweepBy(caller.deadline);
+  add_<R>(request: Request, options: CallOptions): Caller<R> {
+    const caller = new Caller<R>(deadlineOf(options, this.bounds_.timeout_), options.signal);
+    request.callers_.push(caller);
+    caller.watch_(() => this.settled_());
+    this.sweepBy_(caller.deadline_);
     return caller;
   }
 
-  submit(request: Request): void {
-    const { mode, lost, ahead } = request.spec;
+  submit_(request: Request): void {
+    const { mode_: mode, lost_: lost, ahead_: ahead } = request.spec_;
     if (mode === "bound") {
-      if (!this.link.up) return request.fail(lost!());
+      if (!this.link_.up_) return request.fail_(lost!());
     } else {
-      if (this.over) return request.fail(this.over);
-      this.link.need();
+      if (this.over_) return request.fail_(this.over_);
+      this.link_.need_();
     }
-    if (ahead) this.queue.unshift(request);
-    else this.queue.push(request);
-    this.schedule();
+    if (ahead) this.queue_.unshift(request);
+    else this.queue_.push(request);
+    this.schedule_();
   }
 
   /** Sends what waits at the end of this turn of the event loop. */
-  schedule(): void {
-    if (this.scheduled) return;
-    this.scheduled = true;
+  schedule_(): void {
+    if (this.scheduled_) return;
+    this.scheduled_ = true;
     soon(() => {
-      this.scheduled = false;
-      this.onSeal();
-      this.pump();
+      this.scheduled_ = false;
+      this.onSeal_();
+      this.pump_();
     });
   }
 
-  private pump(): void {
-    const { queue } = this;
+  private pump_(): void {
+    const { queue_: queue } = this;
     let full = false;
-    this.queue = [];
+    this.queue_ = [];
     for (const request of queue) {
-      if (!request.waiting) continue;
+      if (!request.waiting_) continue;
       // Requests that mean something on this connection alone wait for no room, since they settle what others have sent.
-      const bound = request.spec.mode === "bound";
-      full ||= !bound && !this.hasRoom(request);
-      if (!this.link.up || (full && !bound) || this.holds.get(request.spec.lane)?.timer) this.queue.push(request);
-      else this.transmit(request);
+      const bound = request.spec_.mode_ === "bound";
+      full ||= !bound && !this.hasRoom_(request);
+      if (!this.link_.up_ || (full && !bound) || this.holds_.get(request.spec_.lane_)?.timer_) this.queue_.push(request);
+      else this.transmit_(request);
     }
-    this.settled();
+    this.settled_();
   }
 
-  private hasRoom(request: Request): boolean {
-    const { inflight, bounds } = this;
-    if (!inflight.size || !this.link.up) return true;
-    const room = inflight.size < bounds.maxPending && this.bytes + request.frame().length <= bounds.maxPendingBytes;
+  private hasRoom_(request: Request): boolean {
+    const { inflight_: inflight, bounds_: bounds } = this;
+    if (!inflight.size || !this.link_.up_) return true;
+    const room = inflight.size < bounds.maxPending_ && this.bytes_ + request.frame_().length <= bounds.maxPendingBytes_;
     // Calls of it may end before there is room: they must not be in it then.
-    if (!room && !request.begun) request.text = undefined;
+    if (!room && !request.begun_) request.text_ = undefined;
     return room;
   }
 
-  private transmit(request: Request): void {
-    const text = request.frame();
-    const { link } = this;
-    const bytes = text.length * 3 > link.maxBytes ? byteLength(text) : 0;
-    if (bytes > link.maxBytes) {
-      if (!this.split(request)) request.fail(tooBig(bytes, link.maxBytes, request.id));
+  private transmit_(request: Request): void {
+    const text = request.frame_();
+    const { link_: link } = this;
+    const bytes = text.length * 3 > link.maxBytes_ ? byteLength(text) : 0;
+    if (bytes > link.maxBytes_) {
+      if (!this.split_(request)) {
+        request.fail_(errorOf({ code: "too_big", message: `${bytes} bytes: the server takes ${link.maxBytes_}` }, request.id_));
+      };
       return;
     }
-    request.sent = request.begun = true;
-    this.inflight.set(request.id, request);
-    this.bytes += text.length;
-    link.send(text);
+    request.sent_ = request.begun_ = true;
+    this.inflight_.set(request.id_, request);
+    this.bytes_ += text.length;
+    link.send_(text);
   }
 
   /** Takes the answer to a request. */
-  answer(answer: Answer): void {
-    const request = this.inflight.get(answer.id);
+  answer_(answer: Answer): void {
+    const request = this.inflight_.get(answer.id);
     if (!request) return;
-    this.remove(request);
+    this.remove_(request);
     if (answer.type === "ok") {
-      this.release(request.spec.lane);
-      request.ok(answer);
+      this.release_(request.spec_.lane_);
+      request.ok_(answer);
     } else {
-      this.refused(request, answer);
+      this.refused_(request, answer);
     }
-    if (this.queue.length) this.schedule();
-    else this.settled();
+    if (this.queue_.length) this.schedule_();
+    else this.settled_();
   }
 
-  private remove(request: Request): void {
-    this.inflight.delete(request.id);
-    this.bytes -= request.frame().length;
-    request.sent = false;
+  private remove_(request: Request): void {
+    this.inflight_.delete(request.id_);
+    this.bytes_ -= request.frame_().length;
+    request.sent_ = false;
   }
 
-  private refused(request: Request, answer: Answer): void {
+  private refused_(request: Request, answer: Answer): void {
     const { code } = answer;
-    const { mode, effect, lane } = request.spec;
+    const { mode_: mode, effect_: effect, lane_: lane } = request.spec_;
     const unknown = code === "outcome_unknown";
-    const error = request.errorOf(answer);
-    if (mode === "repeat" && (answer.retryable || (unknown && effect) || (code === "token_expired" && this.link.renew()))) {
-      request.last = error;
-      request.unknown ||= unknown;
-      this.hold(lane, answer.retry_after_ms);
-      this.requeue([request]);
-    } else if (aboutStream.test(code) || error instanceof OutcomeUnknown || !this.split(request)) {
-      request.fail(error);
+    const error = request.errorOf_(answer);
+    if (mode === "repeat" && (answer.retryable || (unknown && effect) || (code === "token_expired" && this.link_.renew_()))) {
+      request.last_ = error;
+      request.unknown_ ||= unknown;
+      this.hold_(lane, answer.retry_after_ms);
+      this.requeue_([request]);
+    } else if (aboutStream.test(code) || error instanceof OutcomeUnknown || !this.split_(request)) {
+      request.fail_(error);
     }
   }
 
   /** Makes a request of each call, so that one bad message harms no other. */
-  private split({ callers, spec }: Request): boolean {
+  private split_({ callers_: callers, spec_: spec }: Request): boolean {
     if (callers.length < 2) return false;
     for (const caller of callers) {
-      const alone = this.request(spec);
-      alone.callers.push(caller);
-      this.queue.push(alone);
+      const alone = this.request_(spec);
+      alone.callers_.push(caller);
+      this.queue_.push(alone);
     }
-    this.schedule();
+    this.schedule_();
     return true;
   }
 
-  private hold(lane: string, told: number | undefined): void {
-    const hold: Hold = this.holds.get(lane) ?? { attempts: 0 };
-    this.holds.set(lane, hold);
-    hold.timer ??= setTimeout(() => {
-      hold.timer = undefined;
-      this.schedule();
-    }, told ?? jitter(hold.attempts++));
+  private hold_(lane: string, told: number | undefined): void {
+    const hold: Hold = this.holds_.get(lane) ?? { attempts_: 0 };
+    this.holds_.set(lane, hold);
+    hold.timer_ ??= setTimeout(() => {
+      hold.timer_ = undefined;
+      this.schedule_();
+    }, told ?? jitter(hold.attempts_++));
   }
 
-  private release(lane: string): void {
-    clearTimeout(this.holds.get(lane)?.timer);
-    this.holds.delete(lane);
+  private release_(lane: string): void {
+    clearTimeout(this.holds_.get(lane)?.timer_);
+    this.holds_.delete(lane);
   }
 
   /** Puts requests back, in the order of their calls. */
-  private requeue(requests: Request[]): void {
-    this.queue = [...requests, ...this.queue].sort((a, b) => a.id - b.id);
-    this.schedule();
+  private requeue_(requests: Request[]): void {
+    this.queue_ = [...requests, ...this.queue_].sort((a, b) => a.id_ - b.id_);
+    this.schedule_();
   }
 
   /** Says that the connection has ended. */
-  disconnected(): void {
+  disconnected_(): void {
     const again: Request[] = [];
-    for (const request of [...this.inflight.values(), ...this.queue]) {
-      const { sent, id } = request;
-      const { mode, effect, lost } = request.spec;
-      if (sent) this.remove(request);
-      if (mode === "bound") request.fail(lost!());
-      else if (sent && mode === "once") request.fail(new OutcomeUnknown("the connection has ended before the answer", id));
-      else if (request.waiting) again.push(request);
-      request.unknown ||= !!effect && sent;
+    for (const request of [...this.inflight_.values(), ...this.queue_]) {
+      const { sent_: sent, id_: id } = request;
+      const { mode_: mode, effect_: effect, lost_: lost } = request.spec_;
+      if (sent) this.remove_(request);
+      if (mode === "bound") request.fail_(lost!());
+      else if (sent && mode === "once") request.fail_(outcomeUnknown("the connection has ended before the answer", id));
+      else if (request.waiting_) again.push(request);
+      request.unknown_ ||= !!effect && sent;
     }
-    this.queue = [];
-    this.requeue(again);
-    this.settled();
+    this.queue_ = [];
+    this.requeue_(again);
+    this.settled_();
   }
 
   /** Takes no more calls of the program. It is fulfilled when nothing waits for an answer. */
-  empty(): Promise<void> {
-    this.over = new Closed();
+  empty_(): Promise<void> {
+    this.over_ = closed();
     return new Promise((resolve) => {
-      this.emptied = resolve;
-      this.settled();
+      this.emptied_ = resolve;
+      this.settled_();
     });
   }
 
-  private all(): Request[] {
-    return [...this.inflight.values(), ...this.queue];
+  private all_(): Request[] {
+    return [...this.inflight_.values(), ...this.queue_];
   }
 
-  private settled(): void {
-    if (this.emptied && !this.all().some((request) => request.waiting)) this.emptied();
+  private settled_(): void {
+    if (this.emptied_ && !this.all_().some((request) => request.waiting_)) this.emptied_();
   }
 
-  private sweepBy(deadline: number): void {
-    if (deadline >= this.sweepAt) return;
-    clearTimeout(this.sweep);
-    this.sweepAt = deadline;
-    this.sweep = quietTimer(() => this.expire(), deadline - Date.now());
+  private sweepBy_(deadline: number): void {
+    if (deadline >= this.sweepAt_) return;
+    clearTimeout(this.sweep_);
+    this.sweepAt_ = deadline;
+    this.sweep_ = quietTimer(() => this.expire_(), deadline - Date.now());
   }
 
-  private expire(): void {
+  private expire_(): void {
     const now = Date.now();
-    this.sweepAt = Infinity;
-    this.sweepBy(Math.min(...this.all().map((request) => request.expire(now))));
-    this.settled();
+    this.sweepAt_ = Infinity;
+    this.sweepBy_(Math.min(...this.all_().map((request) => request.expire_(now))));
+    this.settled_();
   }
 
   /** Fails everything that waits, and all later calls. */
-  end(error: TidewireError): void {
-    this.over = error;
-    clearTimeout(this.sweep);
-    for (const lane of this.holds.keys()) this.release(lane);
-    for (const request of this.all()) request.fail(error);
-    this.queue = [];
-    this.inflight.clear();
-    this.settled();
+  end_(error: TidewireError): void {
+    this.over_ = error;
+    clearTimeout(this.sweep_);
+    for (const lane of this.holds_.keys()) this.release_(lane);
+    for (const request of this.all_()) request.fail_(error);
+    this.queue_ = [];
+    this.inflight_.clear();
+    this.settled_();
   }
 }

@@ -2,7 +2,7 @@ import { codecOf, type Codec, type Typed } from "./codec.js";
 import type { Core } from "./core.js";
 import { milliseconds, type Duration } from "./duration.js";
 import type { Job } from "./job.js";
-import type { Answer, CallOptions, Request } from "./request.js";
+import type { Answer, CallOptions } from "./request.js";
 import { messageJSON, type MessageOptions } from "./stream.js";
 import { Worker, type WorkOptions } from "./worker.js";
 
@@ -26,36 +26,31 @@ export interface Enqueued {
 
 /** Messages for workers: each goes to one of them, until one has done the work. */
 export class Queue<T = unknown> {
-  private readonly codec: Codec<T>;
+  private readonly codec_: Codec<T>;
 
   /** @internal */
-  constructor(private readonly core: Core, readonly name: string, typed: Typed<T>) {
-    this.codec = codecOf(typed);
+  constructor(private readonly core_: Core, readonly name: string, typed: Typed<T>) {
+    this.codec_ = codecOf(typed);
   }
 
   /** Stores a message. The promise is fulfilled after the commit. */
   async enqueue(value: T, options: EnqueueOptions = {}): Promise<Enqueued> {
-    return this.send(messageJSON(this.codec.encode(value), options).slice(1), options);
+    return this.send_(messageJSON(this.codec_.encode(value), options).slice(1), options);
   }
 
   /** Stores up to 1,000 messages, all or none. */
   async enqueueAll(values: readonly T[], options: EnqueueOptions = {}): Promise<Enqueued> {
-    const messages = values.map((value) => messageJSON(this.codec.encode(value), options)).join();
-    return this.send(`"messages":[${messages}]}`, options);
+    const messages = values.map((value) => messageJSON(this.codec_.encode(value), options)).join();
+    return this.send_(`"messages":[${messages}]}`, options);
   }
 
-  private send(body: string, { delay, priority, uniqueKey, uniqueFor, ...options }: EnqueueOptions): Promise<Enqueued> {
+  private send_(body: string, { delay, priority, uniqueKey, uniqueFor, ...options }: EnqueueOptions): Promise<Enqueued> {
     const ms = (duration: Duration | undefined) => (duration === undefined ? undefined : milliseconds(duration));
     const fields = JSON.stringify({ queue: this.name, delay_ms: ms(delay), priority, unique_key: uniqueKey, unique_ms: ms(uniqueFor) }).slice(1, -1);
-    const { outbox } = this.core;
-    return outbox.call(options, {
-      lane: `enqueue ${this.name}`,
-      mode: "repeat",
-      effect: true,
-      // A unique key makes a repetition harmless by itself, and the server takes only one of the two.
-      write: ({ id }: Request) => `{"type":"enqueue","id":${id},${fields},${uniqueKey === undefined ? outbox.identity() : ""}${body}`,
-      read: ({ position, duplicate }: Answer) => ({ position: position!, duplicate: duplicate ?? false }),
-    });
+    const { outbox_: outbox } = this.core_;
+    const read = ({ position, duplicate }: Answer) => ({ position: position!, duplicate: !!duplicate });
+    // A unique key makes a repetition harmless by itself, and the server takes only one of the two.
+    return outbox.call_(options, outbox.storing_("enqueue", this.name, () => `${fields},${body}`, read, uniqueKey !== undefined));
   }
 
   /**
@@ -63,6 +58,6 @@ export class Queue<T = unknown> {
    * delivered again later, or after {@link Retry}, or never after {@link Dead}. Leases are extended meanwhile.
    */
   work(handler: (job: Job<T>) => unknown, options: WorkOptions<T> = {}): Worker<T> {
-    return new Worker(this.core, this.name, this.codec, handler, options);
+    return new Worker(this.core_, this.name, this.codec_, handler, options);
   }
 }

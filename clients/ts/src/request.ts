@@ -1,5 +1,5 @@
 import { milliseconds, type Duration } from "./duration.js";
-import { errorOf, OutcomeUnknown, Timeout, type Problem, type TidewireError } from "./errors.js";
+import { errorOf, outcomeUnknown, timedOut, type Problem, type TidewireError } from "./errors.js";
 
 /** What every call that waits for an answer takes. */
 export interface CallOptions {
@@ -14,45 +14,45 @@ export type Answer = Problem & { type: string; id: number; [field: string]: any 
 
 /** One call of the program that waits. */
 export class Caller<R = any> {
-  readonly promise: Promise<R>;
+  readonly promise_: Promise<R>;
   /** Whether the program still waits. */
-  open = true;
+  open_ = true;
   /** The message of this call, in a request that has those of several. */
-  part = "";
-  private resolve!: (result: R) => void;
-  private reject!: (error: unknown) => void;
-  private aborted: (() => void) | undefined;
+  part_ = "";
+  private resolve_!: (result: R) => void;
+  private reject_!: (error: unknown) => void;
+  private aborted_: (() => void) | undefined;
 
-  constructor(readonly deadline: number, private readonly signal?: AbortSignal) {
-    this.promise = new Promise((resolve, reject) => {
-      this.resolve = resolve;
-      this.reject = reject;
+  constructor(readonly deadline_: number, private readonly signal_?: AbortSignal) {
+    this.promise_ = new Promise((resolve, reject) => {
+      this.resolve_ = resolve;
+      this.reject_ = reject;
     });
   }
 
   /** Calls gone when the signal is aborted. */
-  watch(gone: () => void): void {
-    if (!this.signal) return;
-    this.aborted = () => {
-      this.fail(this.signal!.reason);
+  watch_(gone: () => void): void {
+    if (!this.signal_) return;
+    this.aborted_ = () => {
+      this.fail_(this.signal_!.reason);
       gone();
     };
-    if (this.signal.aborted) this.aborted();
-    else this.signal.addEventListener("abort", this.aborted);
+    if (this.signal_.aborted) this.aborted_();
+    else this.signal_.addEventListener("abort", this.aborted_);
   }
 
-  done(result: R): void {
-    if (this.close()) this.resolve(result);
+  done_(result: R): void {
+    if (this.close_()) this.resolve_(result);
   }
 
-  fail(error: unknown): void {
-    if (this.close()) this.reject(error);
+  fail_(error: unknown): void {
+    if (this.close_()) this.reject_(error);
   }
 
-  private close(): boolean {
-    if (!this.open) return false;
-    this.open = false;
-    if (this.aborted) this.signal!.removeEventListener("abort", this.aborted);
+  private close_(): boolean {
+    if (!this.open_) return false;
+    this.open_ = false;
+    if (this.aborted_) this.signal_!.removeEventListener("abort", this.aborted_);
     return true;
   }
 }
@@ -72,78 +72,77 @@ export type Mode = "repeat" | "once" | "bound";
 /** How a request is made. */
 export interface Spec {
   /** Requests of one lane wait together when the server wants a pause. */
-  lane: string;
-  mode: Mode;
+  lane_: string;
+  mode_: Mode;
   /** It goes out before what waits, which may need it. */
-  ahead?: boolean;
+  ahead_?: boolean;
   /** It has an effect: if its outcome is not known, that is an error of its own. */
-  effect?: boolean;
+  effect_?: boolean;
   /** The text of the frame. It is asked before the request is sent for the first time. */
-  write(request: Request): string;
+  write_(request: Request): string;
   /** The result of caller i. */
-  read(answer: Answer, i: number): unknown;
+  read_(answer: Answer, i: number): unknown;
   /** The error of a request that ends with its connection. */
-  lost?(): TidewireError;
-  /** The error of an answer, if it is another one than usual. */
-  error?(answer: Answer): TidewireError | undefined;
+  lost_?(): TidewireError;
 }
 
 /** A request on the wire, with the calls that wait for it. */
 export class Request {
-  readonly callers: Caller[] = [];
-  text: string | undefined;
+  readonly callers_: Caller[] = [];
+  text_: string | undefined;
   /** It is on its way on this connection. */
-  sent = false;
+  sent_ = false;
   /** It was on its way, on this connection or another: from then on it stays as it is. */
-  begun = false;
+  begun_ = false;
   /** It was on its way, and nobody knows what became of it. */
-  unknown = false;
+  unknown_ = false;
   /** The answer before, after which it is sent again. */
-  last: TidewireError | undefined;
+  last_: TidewireError | undefined;
 
-  constructor(readonly id: number, readonly spec: Spec) {}
+  constructor(readonly id_: number, readonly spec_: Spec) {}
 
   /** Whether anybody waits. */
-  get waiting(): boolean {
-    return this.callers.some((caller) => caller.open);
+  get waiting_(): boolean {
+    return this.callers_.some((caller) => caller.open_);
   }
 
-  frame(): string {
-    if (this.text === undefined) {
-      for (let i = this.callers.length; i-- > 0; ) if (!this.callers[i]!.open) this.callers.splice(i, 1);
-      this.text = this.spec.write(this);
+  frame_(): string {
+    if (this.text_ === undefined) {
+      for (let i = this.callers_.length; i-- > 0; ) if (!this.callers_[i]!.open_) this.callers_.splice(i, 1);
+      this.text_ = this.spec_.write_(this);
     }
-    return this.text;
+    return this.text_;
   }
 
-  ok(answer: Answer): void {
-    this.callers.forEach((caller, i) => caller.done(this.spec.read(answer, i)));
+  ok_(answer: Answer): void {
+    this.callers_.forEach((caller, i) => caller.done_(this.spec_.read_(answer, i)));
   }
 
-  fail(error: unknown): void {
-    for (const caller of this.callers) caller.fail(error);
+  fail_(error: unknown): void {
+    for (const caller of this.callers_) caller.fail_(error);
   }
 
   /** Fails the calls whose time is over, and returns when the next one ends. */
-  expire(now: number): number {
+  expire_(now: number): number {
     let next = Infinity;
-    for (const caller of this.callers) {
-      if (!caller.open) continue;
-      if (caller.deadline <= now) caller.fail(this.expired());
-      else if (caller.deadline < next) next = caller.deadline;
+    for (const caller of this.callers_) {
+      if (!caller.open_) continue;
+      if (caller.deadline_ <= now) caller.fail_(this.expired_());
+      else if (caller.deadline_ < next) next = caller.deadline_;
     }
     return next;
   }
 
-  private expired(): TidewireError {
-    if (this.spec.effect && (this.sent || this.unknown)) {
-      return new OutcomeUnknown("no answer has come in time: the request may have had its effect", this.id, { cause: this.last });
+  private expired_(): TidewireError {
+    if (this.spec_.effect_ && (this.sent_ || this.unknown_)) {
+      return outcomeUnknown("no answer in time: the request may have had its effect", this.id_, this.last_);
     }
-    return this.last ?? new Timeout(this.sent ? "no answer has come in time" : "the request could not be sent in time", this.id);
+    return this.last_ ?? timedOut(this.sent_ ? "no answer in time" : "not sent in time", this.id_);
   }
 
   /** The error that an answer is. */
-  errorOf(answer: Answer): TidewireError {
-    return this.spec.error?.(answer) ?? errorOf(answer, this.id);
+  errorOf_(answer: Answer): TidewireError {
+    const error = errorOf(answer, this.id_);
+    return /^(outcome_unknown|sequence_too_old)$/.test(answer.code) ? outcomeUnknown(answer.message, this.id_, error) : error;
   }
 }

@@ -1,6 +1,6 @@
 import type { Core } from "./core.js";
 import { Emitter } from "./emitter.js";
-import { Closed, errorOf, HistoryLost, TooOld, type TidewireError } from "./errors.js";
+import { closed, errorOf, HistoryLost, TooOld, type TidewireError } from "./errors.js";
 import { Inbox } from "./inbox.js";
 import type { Answer, CallOptions } from "./request.js";
 import { Standing } from "./standing.js";
@@ -43,13 +43,13 @@ export interface RoomEvents {
 /** A room that can be joined. */
 export class RoomEntry {
   /** @internal */
-  constructor(private readonly core: Core, readonly name: string) {}
+  constructor(private readonly core_: Core, readonly name: string) {}
 
   /** Joins. The promise is fulfilled when this client is a member. */
   async join(options: JoinOptions = {}): Promise<Room> {
-    if (this.core.rooms.has(this.name)) throw new TypeError(`this client is in the room ${JSON.stringify(this.name)}`);
-    const room = new Room(this.core, this.name, options);
-    await room.entered;
+    if (this.core_.rooms_.has(this.name)) throw new TypeError(`this client is in the room ${this.name}`);
+    const room = new Room(this.core_, this.name, options);
+    await room.entered_;
     return room;
   }
 }
@@ -59,84 +59,84 @@ export class Room extends Standing {
   /** The chats of the other members. */
   readonly messages: AsyncIterableIterator<Chat>;
   /** @internal */
-  readonly entered: Promise<void>;
-  private readonly events = new Emitter<RoomEvents>();
-  private readonly present = new Set<string>();
-  private readonly inbox = new Inbox<Chat, Chat>(() => this.next());
+  readonly entered_: Promise<void>;
+  private readonly events_ = new Emitter<RoomEvents>();
+  private readonly present_ = new Set<string>();
+  private readonly inbox_ = new Inbox<Chat, Chat>(() => this.next_());
   // Positions of chats of this member: a history has these, too.
-  private readonly own = new Set<number>();
-  private seen: number | undefined;
-  private stored = false;
-  private full = false;
+  private readonly own_ = new Set<number>();
+  private seen_: number | undefined;
+  private stored_ = false;
+  private full_ = false;
 
   /** @internal */
-  constructor(core: Core, readonly name: string, private readonly options: JoinOptions) {
-    super(core, `join ${name}`, options);
-    this.events.failed = core.failed;
-    this.seen = options.after;
+  constructor(core: Core, readonly name: string, private readonly options_: JoinOptions) {
+    super(core, `join ${name}`, options_);
+    this.events_.failed_ = core.failed_;
+    this.seen_ = options_.after;
     this.messages = {
-      next: () => this.inbox.next(),
+      next: () => this.inbox_.next_(),
       return: async () => {
         await this.leave();
         return { done: true, value: undefined };
       },
       [Symbol.asyncIterator]: () => this.messages,
     };
-    core.rooms.set(name, this);
-    this.entered = this.begin();
+    core.rooms_.set(name, this);
+    this.entered_ = this.begin_();
   }
 
   /** Calls `listener` at each event, until the function that it returns is called. */
   on<K extends keyof RoomEvents>(name: K, listener: (event: RoomEvents[K]) => unknown): () => void {
-    return this.events.on(name, listener);
+    return this.events_.on(name, listener);
   }
 
   /** Tells of an event in the next turn of the event loop: a program that has just joined has its listeners then. */
-  private tell<K extends keyof RoomEvents>(name: K, event: RoomEvents[K]): void {
-    soon(() => this.events.emit(name, event));
+  private tell_<K extends keyof RoomEvents>(name: K, event: RoomEvents[K]): void {
+    soon(() => this.events_.emit_(name, event));
   }
 
   /** Who is in the room, if it was joined with `presence`. */
   get members(): ReadonlySet<string> {
-    return this.present;
+    return this.present_;
   }
 
   /** In a stored room, the position up to which the program has everything. */
   get position(): number | undefined {
-    return this.seen;
+    return this.seen_;
   }
 
   /** @internal */
-  protected request(): object {
-    const { history, presence, user } = this.options;
-    const start = this.seen === undefined ? { history } : { after: this.seen };
+  protected request_(): object {
+    const { history, presence, user } = this.options_;
+    const start = this.seen_ === undefined ? { history } : { after: this.seen_ };
     return { type: "join", room: this.name, presence, user, ...start };
   }
 
   /** @internal */
-  protected answered({ position }: Answer): void {
-    this.stored = position !== undefined;
+  protected answered_({ position }: Answer): void {
+    this.stored_ = position !== undefined;
     // With nothing to hand out, the program has everything up to here.
-    if (this.stored && !this.inbox.items.length && !this.full) this.seen = Math.max(this.seen ?? 0, position!);
+    if (this.stored_ && !this.inbox_.items_.length && !this.full_) this.seen_ = Math.max(this.seen_ ?? 0, position!);
   }
 
   /** @internal */
-  override up(): void {
-    if (this.stored) this.inbox.items = [];
-    else if (this.live) this.tell("gap", { missed: undefined });
-    this.full = false;
-    super.up();
+  override up_(): void {
+    if (this.stored_) this.inbox_.items_ = [];
+    else if (this.live_) this.tell_("gap", { missed: undefined });
+    this.full_ = false;
+    super.up_();
   }
 
   /** @internal */
-  protected recover(error: TidewireError): boolean {
-    if (!this.live) return false;
+  protected recover_(error: TidewireError): boolean {
+    if (!this.live_) return false;
     if (error instanceof TooOld) {
-      this.tell("gap", { missed: undefined });
-      this.seen = error.oldest - 1;
+      this.tell_("gap", { missed: undefined });
+      this.seen_ = error.oldest - 1;
     } else if (error instanceof HistoryLost) {
-      this.tell("history_lost", { last: error.last, upTo: this.seen ?? error.last });
-      this.seen = error.last;
+      this.tell_("history_lost", { last: error.last, upTo: this.seen_ ?? error.last });
+      this.seen_ = error.last;
     } else {
       return false;
     }
@@ -144,112 +144,110 @@ export class Room extends Standing {
   }
 
   /** @internal */
-  take(message: any): void {
+  take_(message: any): void {
     switch (message.type) {
       case "chat":
-        return this.chatted(message);
+        return this.chatted_(message);
       case "presence":
-        return this.changed(message);
+        return this.changed_(message);
       case "gap":
-        return this.tell("gap", { missed: message.missed });
+        return this.tell_("gap", { missed: message.missed });
       case "history_lost":
-        return this.lost(message.last, message.up_to);
+        return this.lost_(message.last, message.up_to);
       case "error":
-        if (message.verb === "presence") return this.core.failed(errorOf(message));
-        return this.trouble(errorOf(message));
+        if (message.verb === "presence") return this.core_.failed_(errorOf(message));
+        return this.trouble_(errorOf(message));
     }
   }
 
-  private chatted(chat: Chat): void {
+  private chatted_(chat: Chat): void {
     const { position } = chat;
-    if (position !== undefined && this.own.delete(position)) return;
+    if (position !== undefined && this.own_.delete(position)) return;
     // A program that does not take its chats gets the rest later, from the store; or not, if there is none.
-    if (this.full || this.inbox.items.length >= (this.options.buffer ?? 1_000)) {
-      if (!this.full && !this.stored) this.tell("gap", { missed: undefined });
-      this.full = true;
+    if (this.full_ || this.inbox_.items_.length >= (this.options_.buffer ?? 1_000)) {
+      if (!this.full_ && !this.stored_) this.tell_("gap", { missed: undefined });
+      this.full_ = true;
     } else {
-      this.inbox.push(chat);
+      this.inbox_.push_(chat);
     }
   }
 
-  private next(): Chat | undefined {
-    const chat = this.inbox.items.shift();
-    if (chat) this.taken(chat);
+  private next_(): Chat | undefined {
+    const chat = this.inbox_.items_.shift();
+    if (chat) this.taken_(chat);
     return chat;
   }
 
   /** The program has a chat. */
-  private taken(chat: Chat): void {
-    if (chat.position !== undefined) this.seen = chat.position;
-    if (this.own.size > 1_000) this.own.clear();
-    if (!this.full || this.inbox.items.length) return;
-    this.full = false;
-    if (!this.stored || !this.core.up) return;
-    this.core.send({ type: "leave", room: this.name });
-    this.again();
+  private taken_(chat: Chat): void {
+    if (chat.position !== undefined) this.seen_ = chat.position;
+    if (this.own_.size > 1_000) this.own_.clear();
+    if (!this.full_ || this.inbox_.items_.length) return;
+    this.full_ = false;
+    if (!this.stored_ || !this.core_.up_) return;
+    this.core_.send_({ type: "leave", room: this.name });
+    this.again_();
   }
 
-  private changed({ members, joined = [], left = [], count }: { members?: string[]; joined?: string[]; left?: string[]; count: number }): void {
+  private changed_({ members, joined = [], left = [], count }: { members?: string[]; joined?: string[]; left?: string[]; count: number }): void {
     if (members) {
       const now = new Set(members);
-      joined = members.filter((member) => !this.present.has(member));
-      left = [...this.present].filter((member) => !now.has(member));
+      joined = members.filter((member) => !this.present_.has(member));
+      left = [...this.present_].filter((member) => !now.has(member));
     }
-    for (const member of joined) this.present.add(member);
-    for (const member of left) this.present.delete(member);
-    this.tell("presence", { members: this.present, joined, left, count });
+    for (const member of joined) this.present_.add(member);
+    for (const member of left) this.present_.delete(member);
+    this.tell_("presence", { members: this.present_, joined, left, count });
   }
 
-  private lost(last: number, upTo: number): void {
-    if (this.seen !== undefined && this.seen > last && this.seen <= upTo) this.seen = last;
-    this.tell("history_lost", { last, upTo });
+  private lost_(last: number, upTo: number): void {
+    if (this.seen_ !== undefined && this.seen_ > last && this.seen_ <= upTo) this.seen_ = last;
+    this.tell_("history_lost", { last, upTo });
   }
 
   /** Sends a chat to the other members. In a stored room it is stored once, and the promise has its position. */
   async chat(chat: string | ({ text: string } & Record<string, unknown>), options: CallOptions = {}): Promise<{ position?: number }> {
-    if (this.over) throw new Closed("the room was left");
-    const { outbox } = this.core;
-    const fields = { room: this.name, user: this.options.user, ...(typeof chat === "string" ? { text: chat } : chat) };
+    if (this.over_) throw closed("the room was left");
+    const { outbox_: outbox } = this.core_;
+    const fields = { room: this.name, user: this.options_.user, ...(typeof chat === "string" ? { text: chat } : chat) };
     const body = JSON.stringify(fields).slice(1);
-    return outbox.call(options, {
-      lane: `chat ${this.name}`,
-      mode: this.stored ? "repeat" : "once",
-      effect: this.stored,
-      write: ({ id }) => `{"type":"chat","id":${id},${this.stored ? outbox.identity() : ""}${body}`,
-      read: ({ position }: Answer) => this.said(position),
+    const read = ({ position }: Answer) => this.said_(position);
+    return outbox.call_(options, {
+      ...outbox.storing_("chat", this.name, () => body, read, !this.stored_),
+      ...(!this.stored_ && { mode_: "once", effect_: false }),
     });
   }
 
-  private said(position: number | undefined): { position?: number } {
+  private said_(position: number | undefined): { position?: number } {
     if (position === undefined) return {};
-    if (position > (this.seen ?? 0)) this.own.add(position);
+    if (position > (this.seen_ ?? 0)) this.own_.add(position);
     return { position };
   }
 
   /** Leaves the room. */
   async leave(): Promise<void> {
-    if (this.over) return;
-    this.inbox.items = [];
-    this.end();
+    if (this.over_) return;
+    this.inbox_.items_ = [];
+    this.end_();
     // A membership ends with its connection, too.
-    if (this.core.up) await this.core.outbox.bound({ type: "leave", room: this.name }, {}, { timeout: 5_000 }).catch(() => {});
+    if (this.core_.up_) await this.core_.outbox_.bound_({ type: "leave", room: this.name }, {}, { timeout: 5_000 }).catch(() => {});
   }
 
   /** @internal */
-  protected halt(): void {
+  protected halt_(): void {
     void this.leave();
   }
 
   /** @internal */
-  override ended(error?: Error): void {
-    this.inbox.items = [];
-    this.end(error);
+  override ended_(error?: Error): void {
+    this.inbox_.items_ = [];
+    this.end_(error);
   }
 
   /** @internal */
-  protected ending(error: unknown): void {
-    this.core.rooms.delete(this.name);
-    this.inbox.end(error);
+  protected ending_(error: unknown): void {
+    this.core_.rooms_.delete(this.name);
+    this.inbox_.end_(error);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

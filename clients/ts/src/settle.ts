@@ -1,6 +1,6 @@
 import type { Core } from "./core.js";
-import { jitter } from "./duration.js";
-import { LeaseLost } from "./errors.js";
+import { jitter, sleep } from "./duration.js";
+import { errorOf, type Problem } from "./errors.js";
 import { soon } from "./tick.js";
 
 /** What became of a job: its message is done, it is delivered again or a dead letter, or the result did not count. */
@@ -8,61 +8,53 @@ export type Outcome = "acked" | "nacked" | "lost";
 
 /** Tells the server of the results of jobs. Acknowledgements of a short time go out together. */
 export class Settler {
-  private acks: string[] = [];
-  private batch: Promise<Set<string>> | undefined;
-  private send: (() => void) | undefined;
+  private acks_: string[] = [];
+  private batch_: Promise<Set<string>> | undefined;
+  private send_: (() => void) | undefined;
 
-  constructor(private readonly core: Core, private readonly queue: string) {}
+  constructor(private readonly core_: Core, private readonly queue_: string) {}
 
   /** Acknowledges, `now` or within 10 ms. It is false if the lease was lost. */
-  async ack(delivery: string, now: boolean): Promise<boolean> {
-    this.acks.push(delivery);
-    const batch = (this.batch ??= new Promise<void>((resolve) => {
-      this.send = resolve;
+  async ack_(delivery: string, now: boolean): Promise<boolean> {
+    this.acks_.push(delivery);
+    const batch = (this.batch_ ??= new Promise<void>((resolve) => {
+      this.send_ = resolve;
       setTimeout(resolve, 10);
     }).then(() => {
-      const { acks } = this;
-      this.acks = [];
-      this.batch = undefined;
-      return this.settle("ack", acks);
+      const { acks_: acks } = this;
+      this.acks_ = [];
+      this.batch_ = undefined;
+      return this.settle_("ack", acks);
     }));
-    if (this.acks.length >= 1_000) this.send!();
-    else if (now) soon(this.send!);
+    if (this.acks_.length >= 1_000) this.send_!();
+    else if (now) soon(this.send_!);
     return !(await batch).has(delivery);
   }
 
   /** Gives a message back. It is false if the lease was lost. */
-  async nack(delivery: string, fields: object): Promise<boolean> {
-    return !(await this.settle("nack", [delivery], fields)).has(delivery);
+  async nack_(delivery: string, fields: object): Promise<boolean> {
+    return !(await this.settle_("nack", [delivery], fields)).has(delivery);
   }
 
   /** Settles deliveries, or makes their leases longer, and returns those that are lost. */
-  async settle(type: string, deliveries: string[], fields?: object): Promise<Set<string>> {
+  async settle_(type: string, deliveries: string[], fields?: object): Promise<Set<string>> {
     const gone = new Set<string>();
     for (let tries = 0; deliveries.length; tries++) {
       const which = deliveries.length > 1 ? { deliveries } : { delivery: deliveries[0] };
       try {
-        await this.core.outbox.bound(
-          { type, queue: this.queue, ...which, ...fields },
-          {
-            lost: () => new Settlement({ code: "lease_lost", message: "the connection has ended", lost: deliveries }),
-            error: (answer) => (answer.lost || answer.failed ? new Settlement(answer) : undefined),
-          },
+        await this.core_.outbox_.bound_(
+          { type, queue: this.queue_, ...which, ...fields },
+          { lost_: () => errorOf({ code: "lease_lost", message: "the connection has ended", lost: deliveries }) },
         );
         break;
       } catch (error) {
-        if (!(error instanceof Settlement)) throw error;
-        for (const delivery of error.lost ?? []) gone.add(delivery);
-        deliveries = error.failed ?? [];
-        if (deliveries.length) await new Promise((resolve) => setTimeout(resolve, jitter(tries)));
+        const { lost = [], failed = [] } = error as Problem;
+        if (!lost.length && !failed.length) throw error;
+        for (const delivery of lost) gone.add(delivery);
+        deliveries = failed;
+        if (failed.length) await sleep(jitter(tries));
       }
     }
     return gone;
   }
-}
-
-/** An answer that says which deliveries were not settled. */
-class Settlement extends LeaseLost {
-  declare readonly lost: string[] | undefined;
-  declare readonly failed: string[] | undefined;
 }

@@ -9,108 +9,108 @@ import type { Answer, CallOptions } from "./request.js";
  */
 export abstract class Standing {
   /** @internal */
-  protected over = false;
+  protected over_ = false;
   /** Whether the server had it once. @internal */
-  protected live = false;
-  private turn = 0;
-  private failures = 0;
-  private timer: ReturnType<typeof setTimeout> | undefined;
-  private unwatch: (() => void) | undefined;
-  private readonly first = new AbortController();
+  protected live_ = false;
+  private turn_ = 0;
+  private failures_ = 0;
+  private timer_: ReturnType<typeof setTimeout> | undefined;
+  private unwatch_: (() => void) | undefined;
+  private readonly first_ = new AbortController();
 
   /** @internal */
   constructor(
-    /** @internal */ protected readonly core: Core,
-    private readonly lane: string,
-    private readonly call: CallOptions,
+    /** @internal */ protected readonly core_: Core,
+    private readonly lane_: string,
+    private readonly call_: CallOptions,
   ) {}
 
   /** The request, as of now. @internal */
-  protected abstract request(): object;
+  protected abstract request_(): object;
   /** The server has it. @internal */
-  protected abstract answered(answer: Answer): void;
+  protected abstract answered_(answer: Answer): void;
   /** The server has it no more. It is true if it is to be asked for again at once, in another way. @internal */
-  protected abstract recover(error: TidewireError): boolean;
+  protected abstract recover_(error: TidewireError): boolean;
   /** It has ended. @internal */
-  protected abstract ending(error: unknown): void;
+  protected abstract ending_(error: unknown): void;
   /** @internal */
-  protected abstract halt(): unknown;
+  protected abstract halt_(): unknown;
 
   /** Asks for it for the first time. @internal */
-  protected async begin(): Promise<void> {
-    const { timeout, signal } = this.call;
-    const stop = () => this.abandon(signal!.reason);
-    this.core.resumed.add(this);
+  protected async begin_(): Promise<void> {
+    const { timeout, signal } = this.call_;
+    const stop = () => this.abandon_(signal!.reason);
+    this.core_.resumed_.add(this);
     signal?.addEventListener("abort", stop);
-    this.unwatch = () => signal?.removeEventListener("abort", stop);
+    this.unwatch_ = () => signal?.removeEventListener("abort", stop);
     if (signal?.aborted) stop();
     for (;;) {
       try {
-        const answer = await this.core.outbox.ask({ timeout: timeout!, signal: this.first.signal }, this.lane, this.request());
-        this.live = true;
-        return this.answered(answer);
+        const answer = await this.core_.outbox_.ask_({ timeout: timeout!, signal: this.first_.signal }, this.lane_, this.request_());
+        this.live_ = true;
+        return this.answered_(answer);
       } catch (error) {
-        if (!this.over && error instanceof TidewireError && this.recover(error)) continue;
-        this.end(error);
+        if (!this.over_ && error instanceof TidewireError && this.recover_(error)) continue;
+        this.end_(error);
         throw error;
       }
     }
   }
 
   /** @internal */
-  protected abandon(reason: unknown): void {
-    this.first.abort(reason);
-    this.halt();
+  protected abandon_(reason: unknown): void {
+    this.first_.abort(reason);
+    this.halt_();
   }
 
   /** Asks for it again. @internal */
-  protected again(): void {
-    clearTimeout(this.timer);
-    if (this.over || !this.core.up) return;
-    const turn = ++this.turn;
-    this.core.outbox.bound(this.request(), { ahead: true }).then(
+  protected again_(): void {
+    clearTimeout(this.timer_);
+    if (this.over_ || !this.core_.up_) return;
+    const turn = ++this.turn_;
+    this.core_.outbox_.bound_(this.request_(), { ahead_: true }).then(
       (answer) => {
-        if (turn !== this.turn) return;
-        this.failures = 0;
-        this.answered(answer);
+        if (turn !== this.turn_) return;
+        this.failures_ = 0;
+        this.answered_(answer);
       },
       (error: TidewireError) => {
         // After the end of the connection it is asked for on the next one.
-        if (turn === this.turn && error.code !== "connection_lost") this.trouble(error);
+        if (turn === this.turn_ && error.code !== "connection_lost") this.trouble_(error);
       },
     );
   }
 
   /** The server has ended it, or does not begin it. @internal */
-  protected trouble(error: TidewireError): void {
-    if (this.over) return;
-    if (this.recover(error)) this.again();
-    else if (error.retryable) this.timer = setTimeout(() => this.again(), error.retryAfter ?? jitter(this.failures++));
-    else this.end(error);
+  protected trouble_(error: TidewireError): void {
+    if (this.over_) return;
+    if (this.recover_(error)) this.again_();
+    else if (error.retryable) this.timer_ = setTimeout(() => this.again_(), error.retryAfter ?? jitter(this.failures_++));
+    else this.end_(error);
   }
 
   /** @internal */
-  up(): void {
-    if (this.live) this.again();
+  up_(): void {
+    if (this.live_) this.again_();
   }
 
   /** @internal */
-  down(): void {
-    clearTimeout(this.timer);
+  down_(): void {
+    clearTimeout(this.timer_);
   }
 
   /** @internal */
-  ended(error?: Error): void {
-    this.end(error);
+  ended_(error?: Error): void {
+    this.end_(error);
   }
 
   /** @internal */
-  protected end(error?: unknown): void {
-    if (this.over) return;
-    this.over = true;
-    this.unwatch?.();
-    clearTimeout(this.timer);
-    this.core.resumed.delete(this);
-    this.ending(error);
+  protected end_(error?: unknown): void {
+    if (this.over_) return;
+    this.over_ = true;
+    this.unwatch_?.();
+    clearTimeout(this.timer_);
+    this.core_.resumed_.delete(this);
+    this.ending_(error);
   }
 }

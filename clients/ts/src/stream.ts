@@ -2,8 +2,8 @@ import type { Batcher, Stored } from "./batcher.js";
 import { stored } from "./batcher.js";
 import { codecOf, payloadFields, type Codec, type Typed } from "./codec.js";
 import type { Core } from "./core.js";
-import { traced, type Headers } from "./otel.js";
-import type { Answer, CallOptions, Request } from "./request.js";
+import { hooks, type Headers } from "./hooks.js";
+import type { Answer, CallOptions } from "./request.js";
 import { Subscription, type SubscribeOptions } from "./subscription.js";
 
 /** What a message has besides its value. */
@@ -23,7 +23,7 @@ export interface StoredAll extends Stored {
 
 /** A message on the wire, as JSON. */
 export function messageJSON(payload: string | Uint8Array, { key, headers }: MessageOptions): string {
-  const all = traced(headers);
+  const all = hooks.sending_ ? hooks.sending_(headers) : headers;
   let fields = `{${payloadFields(payload)}`;
   if (key !== undefined) fields += `,"key":${JSON.stringify(key)}`;
   if (all !== undefined) fields += `,"headers":${JSON.stringify(all)}`;
@@ -32,17 +32,17 @@ export function messageJSON(payload: string | Uint8Array, { key, headers }: Mess
 
 /** A log of messages, each with a position. */
 export class Stream<T = unknown> {
-  private readonly codec: Codec<T>;
+  private readonly codec_: Codec<T>;
 
   /** @internal */
-  constructor(private readonly core: Core, private readonly batcher: Batcher, readonly name: string, typed: Typed<T>) {
-    this.codec = codecOf(typed);
+  constructor(private readonly core_: Core, private readonly batcher_: Batcher, readonly name: string, typed: Typed<T>) {
+    this.codec_ = codecOf(typed);
   }
 
   /** Stores a message. The promise is fulfilled after the commit. The message is stored once, also if it was sent again. */
   publish(value: T, options: PublishOptions = {}): Promise<Stored> {
     try {
-      return this.batcher.publish(this.name, options.key, messageJSON(this.codec.encode(value), options), options);
+      return this.batcher_.publish_(this.name, options.key, messageJSON(this.codec_.encode(value), options), options);
     } catch (error) {
       return Promise.reject(error);
     }
@@ -50,19 +50,15 @@ export class Stream<T = unknown> {
 
   /** Stores up to 1,000 messages, all or none. In a stream with partitions they go to that of the key. */
   async publishAll(values: readonly T[], options: PublishOptions = {}): Promise<StoredAll> {
-    const messages = values.map((value) => messageJSON(this.codec.encode(value), options)).join();
-    const { outbox } = this.core;
-    return outbox.call(options, {
-      lane: `publish ${this.name}`,
-      mode: "repeat",
-      effect: true,
-      write: ({ id }: Request) => `{"type":"publish","id":${id},"stream":${JSON.stringify(this.name)},${outbox.identity()}"messages":[${messages}]}`,
-      read: ({ position, partition, duplicate, count }: Answer) => ({ ...stored(position!, partition, duplicate), count: count ?? values.length }),
-    });
+    const messages = values.map((value) => messageJSON(this.codec_.encode(value), options)).join();
+    const { outbox_: outbox } = this.core_;
+    const body = `"stream":${JSON.stringify(this.name)},"messages":[${messages}]}`;
+    const read = ({ position, partition, duplicate, count }: Answer) => ({ ...stored(position!, partition, duplicate), count: count ?? values.length });
+    return outbox.call_(options, outbox.storing_("publish", this.name, () => body, read));
   }
 
   /** Iterates over the messages that are stored, and then over those to come. */
   subscribe(options: SubscribeOptions = {}): Subscription<T> {
-    return new Subscription(this.core, this.name, this.codec, options);
+    return new Subscription(this.core_, this.name, this.codec_, options);
   }
 }

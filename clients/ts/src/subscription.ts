@@ -1,10 +1,10 @@
 import type { Codec } from "./codec.js";
 import type { Core } from "./core.js";
 import { later } from "./emitter.js";
-import { Fenced, TooOld, type InvalidMessage, type TidewireError } from "./errors.js";
-import { Feed, type Item } from "./feed.js";
+import { Fenced, fenced, type InvalidMessage } from "./errors.js";
+import { Feed, type Passed } from "./feed.js";
 import { decode, Message, type RawMessage } from "./message.js";
-import { working, type Work } from "./otel.js";
+import { hooks, type Work } from "./hooks.js";
 import type { Answer, CallOptions } from "./request.js";
 
 /** Messages that retention has dropped before the program could have them. */
@@ -44,125 +44,112 @@ export interface SubscribeOptions extends CallOptions {
 
 /** The messages of a stream: those that are stored, and then those to come. */
 export class Subscription<T> extends Feed<RawMessage, Message<T>> {
-  private readonly owned = new Set<number>();
-  private readonly reached = new Map<number, number>();
-  private work: Work | undefined;
+  private readonly owned_ = new Set<number>();
+  private readonly reached_ = new Map<number, number>();
+  private work_: Work | undefined;
 
   /** @internal */
-  constructor(core: Core, readonly stream: string, private readonly codec: Codec<T>, private readonly o: SubscribeOptions) {
-    super(core, o.credits ?? 256, o);
-    this.open();
+  constructor(core: Core, readonly stream: string, private readonly codec_: Codec<T>, private readonly o_: SubscribeOptions) {
+    super(core, o_);
+    this.open_();
   }
 
   /** @internal */
-  protected fields(): object {
-    const { keys, headers, share, group } = this.o;
+  protected fields_(): object {
+    const { keys, headers, share, group } = this.o_;
     return { stream: this.stream, keys, headers, ...(share && { share, group }) };
   }
 
   /** @internal */
-  protected start(): object {
-    const { after, at, from, group, share } = this.o;
+  protected start_(): object {
+    const { after, at, from, group, share } = this.o_;
     return share ? {} : { after, from, group, at: at instanceof Date ? at.toISOString() : at };
   }
 
   /** @internal */
-  protected recover(error: TidewireError): boolean {
-    if (!(error instanceof TooOld) || !this.o.onGap) return false;
-    this.gap({ oldest: error.oldest });
-    this.position = error.oldest - 1;
-    return true;
-  }
-
-  private gap(gap: Gap): void {
-    if (typeof this.o.onGap === "function") later(this.core.failed, this.o.onGap, gap);
+  protected override gap_(gap: Gap): void {
+    if (typeof this.o_.onGap === "function") later(this.core_.failed_, this.o_.onGap, gap);
   }
 
   /** @internal */
-  override take(message: any): void {
+  override take_(message: any): void {
     switch (message.type) {
       case "assigned":
-        for (const partition of message.partitions) this.owned.add(partition);
-        return later(this.core.failed, this.o.onAssigned, message.partitions);
+        for (const partition of message.partitions) this.owned_.add(partition);
+        return later(this.core_.failed_, this.o_.onAssigned, message.partitions);
       case "revoked":
-        return this.revoked(message.partitions);
+        return this.revoked_(message.partitions);
       case "parked":
-        return this.parked(message);
+        return this.parked_(message);
       default:
-        super.take(message);
+        super.take_(message);
     }
   }
 
-  private revoked(partitions: number[]): void {
-    for (const partition of partitions) this.owned.delete(partition);
-    const lost = (item: Item<RawMessage>) => !("stop" in item) && partitions.includes(("raw" in item ? item.raw : item).partition!);
-    const { items } = this.inbox;
-    this.inbox.items = items.filter((item) => !lost(item));
-    this.use(items.filter((item) => "raw" in item && lost(item)).length);
-    later(this.core.failed, this.o.onRevoked, partitions);
+  private revoked_(partitions: number[]): void {
+    for (const partition of partitions) this.owned_.delete(partition);
+    const lost = ({ type, partition }: any) => type !== "error" && partitions.includes(partition);
+    const { items_: items } = this.inbox_;
+    this.inbox_.items_ = items.filter((frame) => !lost(frame));
+    this.use_(items.filter((frame) => frame.type !== "position" && lost(frame)).length);
+    later(this.core_.failed_, this.o_.onRevoked, partitions);
   }
 
-  private parked(message: any): void {
+  private parked_(message: any): void {
     const { partition, oldest } = message;
-    if (!this.o.onGap) return this.put({ stop: { ...message, message: `messages before ${oldest} were dropped` } });
-    this.gap({ oldest, partition });
+    if (!this.o_.onGap) return super.take_({ ...message, type: "error", message: `messages before ${oldest} were dropped` });
+    this.gap_({ oldest, partition });
     this.commit(oldest - 1, partition).catch((error) => {
-      if (!(error instanceof Fenced)) this.core.failed(error);
+      if (!(error instanceof Fenced)) this.core_.failed_(error);
     });
   }
 
   /** @internal */
-  override down(): void {
-    super.down();
-    if (!this.o.share) return;
-    this.reached.clear();
-    if (this.owned.size) this.revoked([...this.owned]);
+  override down_(): void {
+    super.down_();
+    if (!this.o_.share) return;
+    this.reached_.clear();
+    if (this.owned_.size) this.revoked_([...this.owned_]);
   }
 
   /** @internal */
-  protected override pass(item: { upTo: number; partition?: number }): void {
-    if (this.o.share) this.reached.set(item.partition ?? 0, item.upTo);
-    else super.pass(item);
+  protected override pass_(passed: Passed): void {
+    if (this.o_.share) this.reached_.set(passed.partition ?? 0, passed.position);
+    else super.pass_(passed);
   }
 
   /** @internal */
-  protected override taken(raw: RawMessage): void {
-    if (this.o.share) this.reached.set(raw.partition ?? 0, raw.position);
-    else super.taken(raw);
-  }
-
-  /** @internal */
-  protected make(raw: RawMessage): Message<T> | Promise<Message<T> | undefined> | undefined {
+  protected make_(raw: RawMessage): Message<T> | Promise<Message<T> | undefined> | undefined {
     const message = (value: T) => new Message(value, raw.position, raw.time, raw.key, raw.headers, raw.partition);
-    this.work = working("receive", this.stream, raw);
+    this.work_ = hooks.working_?.("receive", this.stream, raw);
     try {
-      const value = decode(this.codec, raw);
-      return value instanceof Promise ? value.then(message, (error) => this.invalid(error)) : message(value);
+      const value = decode(this.codec_, raw);
+      return value instanceof Promise ? value.then(message, (error) => this.invalid_(error)) : message(value);
     } catch (error) {
-      return this.invalid(error);
+      return this.invalid_(error);
     }
   }
 
   /** The program asks for the next message, so it has done its work on the one before. @internal */
-  protected override now(): Message<T> | Promise<Message<T> | undefined> | undefined {
-    this.work?.end();
-    this.work = undefined;
-    return super.now();
+  protected override now_(): Message<T> | Promise<Message<T> | undefined> | undefined {
+    this.work_?.end_();
+    this.work_ = undefined;
+    return super.now_();
   }
 
-  private invalid(error: unknown): undefined {
-    if (this.o.onInvalid) {
-      later(this.core.failed, this.o.onInvalid, error as InvalidMessage);
+  private invalid_(error: unknown): undefined {
+    if (this.o_.onInvalid) {
+      later(this.core_.failed_, this.o_.onInvalid, error as InvalidMessage);
     } else {
-      this.halt(error);
+      this.halt_(error);
     }
   }
 
   /** @internal */
-  protected override ending(error: unknown): void {
-    super.ending(error);
-    this.work?.end(error);
-    this.work = undefined;
+  protected override ending_(error: unknown): void {
+    super.ending_(error);
+    this.work_?.end_(error);
+    this.work_ = undefined;
   }
 
   /**
@@ -170,21 +157,21 @@ export class Subscription<T> extends Feed<RawMessage, Message<T>> {
    * With `share`, the partition has to be owned, or it fails with `Fenced`.
    */
   async commit(position?: number, partition?: number): Promise<number> {
-    const { group, share } = this.o;
-    if (!group) throw new TypeError("commit: the subscription has no group");
-    if (!share) return this.send(group, position ?? this.position ?? 0);
-    if (partition !== undefined) return this.send(group, position ?? this.reached.get(partition) ?? 0, partition);
-    const all = await Promise.all([...this.reached].map(([of, at]) => this.send(group, position ?? at, of)));
+    const { group, share } = this.o_;
+    if (!group) throw new TypeError("commit needs a group");
+    if (!share) return this.send_(group, position ?? this.at_ ?? 0);
+    if (partition !== undefined) return this.send_(group, position ?? this.reached_.get(partition) ?? 0, partition);
+    const all = await Promise.all([...this.reached_].map(([of, at]) => this.send_(group, position ?? at, of)));
     return all[0] ?? 0;
   }
 
-  private send(group: string, position: number, partition?: number): Promise<number> {
+  private send_(group: string, position: number, partition?: number): Promise<number> {
     const fields = { type: "commit", stream: this.stream, group, position, partition };
     const read = (answer: Answer) => answer.position!;
     const lane = `commit ${this.stream} ${group}`;
-    if (partition === undefined) return this.core.outbox.ask({}, lane, fields, read);
-    if (!this.owned.has(partition)) return Promise.reject(new Fenced());
-    return this.core.outbox.bound(fields, { read, lost: () => new Fenced() });
+    if (partition === undefined) return this.core_.outbox_.ask_({}, lane, fields, read);
+    if (!this.owned_.has(partition)) return Promise.reject(fenced());
+    return this.core_.outbox_.bound_(fields, { read_: read, lost_: () => fenced() });
   }
 
   /** Iterates over pages of up to `max` messages that have arrived. */
@@ -196,7 +183,7 @@ export class Subscription<T> extends Feed<RawMessage, Message<T>> {
         const page = new Page<T>(this);
         page.push(first.value);
         while (page.length < max) {
-          const message = await this.now();
+          const message = await this.now_();
           if (!message) break;
           page.push(message);
         }

@@ -1,11 +1,11 @@
-import { byteLength, type Codec } from "./codec.js";
+import { encoder, type Codec } from "./codec.js";
 import type { Core } from "./core.js";
 import { milliseconds, quietTimer, within, type Duration } from "./duration.js";
 import { later } from "./emitter.js";
-import { Closed, errorOf } from "./errors.js";
+import { closed, errorOf } from "./errors.js";
 import { Dead, Job, Retry, type Delivery } from "./job.js";
 import { decode } from "./message.js";
-import { working } from "./otel.js";
+import { hooks } from "./hooks.js";
 import type { CallOptions } from "./request.js";
 import { Settler, type Outcome } from "./settle.js";
 import { Standing } from "./standing.js";
@@ -29,188 +29,180 @@ export class Worker<T> extends Standing {
   readonly ready: Promise<void>;
   /** Is fulfilled when the worker has stopped. It fails if the worker cannot go on. */
   readonly done: Promise<void>;
-  private finish!: () => void;
-  private fail!: (error: unknown) => void;
-  private readonly jobs = new Map<string, Job<T>>();
+  private finish_!: () => void;
+  private fail_!: (error: unknown) => void;
+  private readonly jobs_ = new Map<string, Job<T>>();
   // When the next extension of a lease is due, in the order of these times.
-  private readonly due = new Map<Job<T>, number>();
-  private readonly settler: Settler;
-  private readonly concurrency: number;
-  private readonly lease: number;
-  private running = 0;
-  private stopping: Promise<void> | undefined;
-  private extension: ReturnType<typeof setTimeout> | undefined;
-  private idle: (() => void) | undefined;
+  private readonly due_ = new Map<Job<T>, number>();
+  private readonly settler_: Settler;
+  private readonly concurrency_: number;
+  private readonly lease_: number;
+  private running_ = 0;
+  private stopping_: Promise<void> | undefined;
+  private extension_: ReturnType<typeof setTimeout> | undefined;
+  private idle_: (() => void) | undefined;
 
   /** @internal */
   constructor(
     core: Core,
     readonly queue: string,
-    private readonly codec: Codec<T>,
-    private readonly handler: (job: Job<T>) => unknown,
-    private readonly options: WorkOptions<T>,
+    private readonly codec_: Codec<T>,
+    private readonly handler_: (job: Job<T>) => unknown,
+    private readonly options_: WorkOptions<T>,
   ) {
-    if (core.workers.has(queue)) throw new TypeError(`this client has a worker of the queue ${JSON.stringify(queue)}: give it more concurrency`);
-    super(core, `consume ${queue}`, options);
-    this.concurrency = options.concurrency ?? 1;
-    this.lease = milliseconds(options.lease ?? serverLease);
-    this.settler = new Settler(core, queue);
+    if (core.workers_.has(queue)) throw new TypeError(`this client has a worker of ${queue}: give it more concurrency`);
+    super(core, `consume ${queue}`, options_);
+    this.concurrency_ = options_.concurrency ?? 1;
+    this.lease_ = milliseconds(options_.lease ?? serverLease);
+    this.settler_ = new Settler(core, queue);
     this.done = new Promise((resolve, reject) => {
-      this.finish = resolve;
-      this.fail = reject;
+      this.finish_ = resolve;
+      this.fail_ = reject;
     });
-    core.workers.set(queue, this);
-    this.ready = this.begin();
+    core.workers_.set(queue, this);
+    this.ready = this.begin_();
     // The promise `done` has the same error.
     this.ready.catch(() => {});
   }
 
   /** @internal */
-  protected request(): object {
-    return { type: "consume", queue: this.queue, credits: this.concurrency };
+  protected request_(): object {
+    return { type: "consume", queue: this.queue, credits: this.concurrency_ };
   }
 
   /** @internal */
-  protected answered(): void {}
+  protected answered_(): void {}
 
   /** @internal */
-  protected recover(): boolean {
-    this.lose();
+  protected recover_(): boolean {
+    this.lose_();
     return false;
   }
 
   /** @internal */
-  override up(): void {
-    if (!this.stopping) super.up();
+  override up_(): void {
+    if (!this.stopping_) super.up_();
   }
 
   /** @internal */
-  override down(): void {
-    super.down();
-    this.lose();
+  override down_(): void {
+    super.down_();
+    this.lose_();
   }
 
-  private lose(reason?: Error): void {
-    for (const job of this.jobs.values()) job.lose(reason);
-    this.jobs.clear();
-    this.due.clear();
-  }
-
-  /** @internal */
-  override ended(error?: Error): void {
-    this.lose(new Closed());
-    this.end(error);
+  private lose_(reason?: Error): void {
+    for (const job of this.jobs_.values()) job.lose_(reason);
+    this.jobs_.clear();
+    this.due_.clear();
   }
 
   /** @internal */
-  take(message: any): void {
-    if (message.type === "error") this.trouble(errorOf(message));
-    else this.deliver(message);
+  override ended_(error?: Error): void {
+    this.lose_(closed());
+    this.end_(error);
   }
 
-  private deliver(raw: Delivery): void {
+  /** @internal */
+  take_(message: any): void {
+    if (message.type === "error") this.trouble_(errorOf(message));
+    else this.deliver_(message);
+  }
+
+  private deliver_(raw: Delivery): void {
     // What comes after the stop has begun goes back to the queue with the end of the consumer.
-    if (this.over || this.stopping) return;
+    if (this.over_ || this.stopping_) return;
     const job = new Job<T>(raw);
-    this.jobs.set(raw.delivery, job);
-    this.running++;
-    this.watch(job, Math.min(this.lease, serverLease) / 2);
-    void Promise.resolve().then(() => this.run(job, raw));
+    this.jobs_.set(raw.delivery, job);
+    this.running_++;
+    this.watch_(job, Math.min(this.lease_, serverLease) / 2);
+    void Promise.resolve().then(() => this.run_(job, raw));
   }
 
-  private async run(job: Job<T>, raw: Delivery): Promise<void> {
-    const work = working("process", this.queue, raw);
+  private async run_(job: Job<T>, raw: Delivery): Promise<void> {
+    const work = hooks.working_?.("process", this.queue, raw);
     let failure: unknown;
-    let settled: Promise<boolean>;
     try {
-      (job as { value: T }).value = await decode(this.codec, raw);
-      await (work ? work.run(() => this.handler(job)) : this.handler(job));
-      this.release(job);
-      settled = job.lost ? Promise.resolve(false) : this.settler.ack(job.delivery, this.running === 0 || this.running * 2 <= this.concurrency);
+      (job as { value: T }).value = await decode(this.codec_, raw);
+      await (work ? work.run_(() => this.handler_(job)) : this.handler_(job));
     } catch (error) {
       failure = error ?? new Error("the handler has thrown nothing");
-      this.release(job);
-      settled = job.lost ? Promise.resolve(false) : this.settler.nack(job.delivery, refusal(failure));
     }
-    work?.end(failure);
-    await this.report(job, settled, failure);
+    this.running_--;
+    this.due_.delete(job);
+    const settled = job.lost ? false : failure === undefined ? this.settler_.ack_(job.delivery_, this.running_ * 2 <= this.concurrency_) : this.settler_.nack_(job.delivery_, refusal(failure));
+    work?.end_(failure);
+    await this.report_(job, settled, failure);
   }
 
-  /** The handler has ended. */
-  private release(job: Job<T>): void {
-    this.running--;
-    this.due.delete(job);
-  }
-
-  private async report(job: Job<T>, settled: Promise<boolean>, failure: unknown): Promise<void> {
+  private async report_(job: Job<T>, settled: boolean | Promise<boolean>, failure: unknown): Promise<void> {
     let outcome: Outcome = "lost";
     try {
       if (await settled) outcome = failure === undefined ? "acked" : "nacked";
     } catch (error) {
-      this.core.failed(error);
+      this.core_.failed_(error);
     }
-    if (this.jobs.get(job.delivery) === job) this.jobs.delete(job.delivery);
-    later(this.core.failed, this.options.onDone, job, outcome, failure);
-    if (this.jobs.size === 0) this.idle?.();
+    if (this.jobs_.get(job.delivery_) === job) this.jobs_.delete(job.delivery_);
+    later(this.core_.failed_, this.options_.onDone, job, outcome, failure);
+    if (this.jobs_.size === 0) this.idle_?.();
   }
 
-  private watch(job: Job<T>, after: number): void {
-    this.due.set(job, Date.now() + after);
-    this.extension ??= quietTimer(() => this.extend(), after);
+  private watch_(job: Job<T>, after: number): void {
+    this.due_.set(job, Date.now() + after);
+    this.extension_ ??= quietTimer(() => this.extend_(), after);
   }
 
-  private extend(): void {
-    this.extension = undefined;
+  private extend_(): void {
+    this.extension_ = undefined;
     const now = Date.now();
     const jobs: Job<T>[] = [];
-    for (const [job, due] of this.due) {
+    for (const [job, due] of this.due_) {
       if (due > now) {
-        this.extension = quietTimer(() => this.extend(), due - now);
+        this.extension_ = quietTimer(() => this.extend_(), due - now);
         break;
       }
       jobs.push(job);
     }
-    for (const job of jobs) this.due.delete(job);
-    for (const job of jobs) this.watch(job, this.lease / 2);
-    for (let i = 0; i < jobs.length; i += 1_000) void this.extendSome(jobs.slice(i, i + 1_000));
+    for (const job of jobs) this.due_.delete(job);
+    for (const job of jobs) this.watch_(job, this.lease_ / 2);
+    for (let i = 0; i < jobs.length; i += 1_000) void this.extendSome_(jobs.slice(i, i + 1_000));
   }
 
-  private async extendSome(jobs: Job<T>[]): Promise<void> {
-    const lost = await this.settler.settle("extend", jobs.map((job) => job.delivery), { lease_ms: this.lease });
+  private async extendSome_(jobs: Job<T>[]): Promise<void> {
+    const lost = await this.settler_.settle_("extend", jobs.map((job) => job.delivery_), { lease_ms: this.lease_ });
     for (const job of jobs) {
-      if (!lost.has(job.delivery)) continue;
-      job.lose();
-      this.due.delete(job);
-      this.jobs.delete(job.delivery);
+      if (!lost.has(job.delivery_)) continue;
+      job.lose_();
+      this.due_.delete(job);
+      this.jobs_.delete(job.delivery_);
     }
   }
 
   /** Takes no more messages, lets handlers end for `drain` (10 s unless given), and gives the others back. */
   stop({ drain = 10_000 }: { drain?: Duration } = {}): Promise<void> {
-    return (this.stopping ??= this.wind(milliseconds(drain)));
+    return (this.stopping_ ??= this.wind_(milliseconds(drain)));
   }
 
   /** @internal */
-  protected halt(): void {
+  protected halt_(): void {
     void this.stop();
   }
 
-  private async wind(drain: number): Promise<void> {
-    if (this.over) return;
-    this.core.send({ type: "credit", queue: this.queue, n: -this.concurrency });
-    if (this.jobs.size) await within(drain, new Promise<void>((resolve) => (this.idle = resolve)));
-    this.lose(new Closed("the worker has stopped"));
+  private async wind_(drain: number): Promise<void> {
+    if (this.over_) return;
+    this.core_.send_({ type: "credit", queue: this.queue, n: -this.concurrency_ });
+    if (this.jobs_.size) await within(drain, new Promise<void>((resolve) => (this.idle_ = resolve)));
+    this.lose_(closed("the worker has stopped"));
     // If the connection ends, the consumer does, too.
-    await this.core.outbox.bound({ type: "cancel", queue: this.queue }, {}, { timeout: 5_000 }).catch(() => {});
-    this.end();
+    await this.core_.outbox_.bound_({ type: "cancel", queue: this.queue }, {}, { timeout: 5_000 }).catch(() => {});
+    this.end_();
   }
 
   /** @internal */
-  protected ending(error: unknown): void {
-    clearTimeout(this.extension);
-    this.core.workers.delete(this.queue);
-    if (error === undefined || this.stopping) this.finish();
-    else this.fail(error);
+  protected ending_(error: unknown): void {
+    clearTimeout(this.extension_);
+    this.core_.workers_.delete(this.queue);
+    if (error === undefined || this.stopping_) this.finish_();
+    else this.fail_(error);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -222,14 +214,8 @@ export class Worker<T> extends Standing {
 function refusal(error: unknown): object {
   const reason = short(error instanceof Error ? error.message : String(error)) || undefined;
   if (error instanceof Retry) return { delay_ms: Math.round(error.after), reason };
-  if (error instanceof Dead) return { dead: true, reason };
-  return { reason };
+  return { dead: error instanceof Dead || undefined, reason };
 }
 
-/** As much of a text as the server takes. */
-function short(reason: string): string {
-  let text = reason.replaceAll("\0", "");
-  while (byteLength(text) > 1_024) text = text.slice(0, text.length > 1_024 ? 1_024 : Math.floor(text.length * 0.9));
-  // Half of a pair of surrogates would be no UTF-8.
-  return text.replace(/[\ud800-\udbff]$/, "");
-}
+/** As much of a text as the server takes: 1,024 bytes, without a character that is cut. */
+const short = (reason: string): string => new TextDecoder().decode(encoder.encode(reason.replaceAll("\0", "")).subarray(0, 1_024), { stream: true });

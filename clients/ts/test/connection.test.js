@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { afterEach, beforeEach, mock, test } from "node:test";
-import { connect, SignedOut } from "../dist/index.js";
+import { connect, SignedOut } from "#client";
 import { fake, hello, settle, watch } from "./fake.js";
 
 beforeEach(() => mock.timers.enable({ apis: ["setTimeout", "Date"] }));

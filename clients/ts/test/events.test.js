@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { afterEach, beforeEach, mock, test } from "node:test";
-import { Conflict, tagged, typed } from "../dist/index.js";
+import { Conflict, tagged, typed } from "#client";
 import { fake, settle, watch } from "./fake.js";
 
 beforeEach(() => {

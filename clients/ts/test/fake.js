@@ -1,6 +1,6 @@
 // A WebSocket whose other end is the test: it sees each frame, and says what comes back.
 import assert from "node:assert/strict";
-import { connect } from "../dist/index.js";
+import { connect } from "#client";
 
 export const hello = {
   type: "hello",

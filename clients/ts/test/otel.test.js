@@ -1,5 +1,6 @@
 // With an API of OpenTelemetry as it registers itself.
 import assert from "node:assert/strict";
+import "../dist/otel.js";
 import { after, mock, test } from "node:test";
 import { fake, settle } from "./fake.js";
 

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { afterEach, beforeEach, mock, test } from "node:test";
-import { Dead, LeaseLost, Retry } from "../dist/index.js";
+import { Dead, LeaseLost, Retry } from "#client";
 import { fake, settle, watch } from "./fake.js";
 
 beforeEach(() => {

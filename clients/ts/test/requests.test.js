@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { afterEach, beforeEach, mock, test } from "node:test";
-import { OutcomeUnknown, Timeout } from "../dist/index.js";
+import { OutcomeUnknown, Timeout } from "#client";
 import { fake, hello, settle, watch } from "./fake.js";
 
 beforeEach(() => mock.timers.enable({ apis: ["setTimeout", "Date"] }));
@@ -279,7 +279,7 @@ test("an error of the codec is the error of the call", async () => {
 });
 
 test("bytes go as base64", async () => {
-  const { bytes } = await import("../dist/index.js");
+  const { bytes } = await import("#client");
   const f = await connected();
   void f.tw.stream("s", { codec: bytes }).publish(Uint8Array.of(0xff, 0, 1));
   await settle();

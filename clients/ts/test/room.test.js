@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { afterEach, beforeEach, mock, test } from "node:test";
-import { Forbidden, OutcomeUnknown } from "../dist/index.js";
+import { Forbidden, OutcomeUnknown } from "#client";
 import { fake, settle, watch } from "./fake.js";
 
 beforeEach(() => {

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 import { test } from "node:test";
 import WebSocket from "ws";
-import { connect, Conflict, NotFound, tagged } from "../dist/index.js";
+import { connect, Conflict, NotFound, tagged } from "#client";
 
 const url = process.env.TIDEWIRE_URL;
 const options = url ? {} : { skip: "TIDEWIRE_URL is not set" };

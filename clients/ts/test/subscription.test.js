@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { afterEach, beforeEach, mock, test } from "node:test";
-import { bytes, Fenced, HistoryLost, InvalidMessage, text, TooOld } from "../dist/index.js";
+import { bytes, Fenced, HistoryLost, InvalidMessage, text, TooOld } from "#client";
 import { fake, settle, watch } from "./fake.js";
 
 beforeEach(() => {
