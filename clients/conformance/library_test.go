@@ -1,11 +1,11 @@
 package conformance_test
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 )
@@ -26,7 +26,7 @@ var libraries = []library{
 		return in("python", ".venv/bin/python", "tests/conformance_runner.py"), nil
 	}},
 	{"go", "go/go.mod", "git checkout clients/go", func() (*exec.Cmd, error) {
-		path, err := goRunner()
+		path, err := built("../go", "./conformance", "-race")
 		return in("go", path), err
 	}},
 }
@@ -42,20 +42,31 @@ func in(folder, program string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// goRunner builds the runner of the Go library, once.
-var goRunner = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "tidewire-runner-")
+// programs has the programs that were built, by their packages.
+var programs = struct {
+	sync.Mutex
+	paths map[string]string
+}{paths: map[string]string{}}
+
+// built builds a program in a folder, once, and returns its path.
+func built(folder, pkg string, flags ...string) (string, error) {
+	programs.Lock()
+	defer programs.Unlock()
+	if path := programs.paths[pkg]; path != "" {
+		return path, nil
+	}
+	path, err := filepath.Abs(filepath.Join("../../.cache/conformance", strings.ReplaceAll(pkg[len("./"):], "/", "-")))
 	if err != nil {
 		return "", err
 	}
-	path := filepath.Join(dir, "runner")
-	build := exec.CommandContext(context.Background(), "go", "build", "-race", "-o", path, "./conformance")
-	build.Dir, _ = filepath.Abs("../go")
+	build := exec.Command("go", append(append([]string{"build", "-buildvcs=false", "-o", path}, flags...), pkg)...)
+	build.Dir, _ = filepath.Abs(folder)
 	if out, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%w\n%s", err, out)
 	}
+	programs.paths[pkg] = path
 	return path, nil
-})
+}
 
 // require skips the test if the library is not built; CI fails.
 func (l library) require(t *testing.T) {

@@ -52,14 +52,14 @@ func startServer(t *testing.T, db pgtest.DB, args ...string) *server {
 // start starts the process, and waits until it listens.
 func (s *server) start(t *testing.T) {
 	t.Helper()
-	self, err := os.Executable()
+	program, err := built("../..", "./cmd/tidewire")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.cmd, s.done = exec.Command(self, s.args...), make(chan struct{})
-	s.cmd.Env = append(slices.DeleteFunc(os.Environ(), func(v string) bool {
+	s.cmd, s.done = exec.Command(program, s.args...), make(chan struct{})
+	s.cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool {
 		return strings.HasPrefix(v, "DATABASE_") || strings.HasPrefix(v, "PG")
-	}), asServer+"=1")
+	})
 	said := new(lockedBuffer)
 	s.cmd.Stdout, s.cmd.Stderr = io.MultiWriter(said, s.log), io.MultiWriter(said, s.log)
 	if err := s.cmd.Start(); err != nil {
