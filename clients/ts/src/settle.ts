@@ -21,7 +21,7 @@ export class Settler {
       this.send_ = resolve;
       setTimeout(resolve, 10);
     }).then(() => {
-      const { acks_: acks } = this;
+      const acks = this.acks_;
       this.acks_ = [];
       this.batch_ = undefined;
       return this.settle_("ack", acks);
