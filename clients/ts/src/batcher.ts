@@ -45,8 +45,9 @@ export class Batcher {
 
 /** How a publish is made of its calls, which have a message each. */
 function publishing(outbox: Outbox, stream: string): Spec {
+  const name = `"stream":${JSON.stringify(stream)},`;
   const body = ({ callers_ }: Request) =>
-    callers_.length > 1 ? `"messages":[${callers_.map((caller) => caller.part_).join()}],"stream":${JSON.stringify(stream)}}` : `"stream":${JSON.stringify(stream)},${callers_[0]!.part_.slice(1)}`;
+    callers_.length > 1 ? `${name}"messages":[${callers_.map((caller) => caller.part_).join()}]}` : name + callers_[0]!.part_.slice(1);
   return outbox.storing_("publish", stream, body, ({ position, partition, duplicate }, i) => stored(position! + i, partition, duplicate));
 }
 
