@@ -45,8 +45,9 @@ export class Batcher {
 
 /** How a publish is made of its calls, which have a message each. */
 function publishing(outbox: Outbox, stream: string): Spec {
-  const body = ({ callers_: callers }: Request) =>
-    callers.length > 1 ? `"messages":[${callers.map((caller) => caller.part_).join()}],"stream":${JSON.stringify(stream)}}` : `"stream":${JSON.stringify(stream)},${callers[0]!.part_.slice(1)}`;
+  const name = `"stream":${JSON.stringify(stream)},`;
+  const body = ({ callers_ }: Request) =>
+    callers_.length > 1 ? `${name}"messages":[${callers_.map((caller) => caller.part_).join()}]}` : name + callers_[0]!.part_.slice(1);
   return outbox.storing_("publish", stream, body, ({ position, partition, duplicate }, i) => stored(position! + i, partition, duplicate));
 }
 

@@ -168,7 +168,7 @@ export class Connection implements Link {
 
   /** Sends a new token on the connection that there is. */
   renew_(): boolean {
-    const { token_: token } = this;
+    const token = this.token_;
     if (typeof token !== "function") return false;
     if (!this.renewing_ && this.up_) {
       this.renewing_ = true;
@@ -254,7 +254,8 @@ export class Connection implements Link {
   private cut_(): void {
     clearTimeout(this.timer_);
     this.attempt_?.abort();
-    const { socket_: socket, up_: up } = this;
+    const socket = this.socket_;
+    const up = this.up_;
     this.socket_ = undefined;
     this.up_ = false;
     if (socket) {

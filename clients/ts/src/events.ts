@@ -88,7 +88,7 @@ export class Events {
   /** Appends events, all or none; with a condition, if that holds at their positions. */
   append(events: NewEvent | readonly NewEvent[], options: AppendOptions = {}): Promise<Appended> {
     const fields = JSON.stringify({ store: this.store, events: [events].flat(), condition: wire(options.condition) });
-    const { outbox_: outbox } = this.core_;
+    const outbox = this.core_.outbox_;
     const read = ({ positions, duplicate }: Answer) => ({ positions, duplicate: !!duplicate });
     return outbox.call_(options, outbox.storing_("append", this.store ?? "", () => fields.slice(1), read));
   }

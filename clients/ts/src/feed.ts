@@ -71,8 +71,8 @@ export abstract class Feed<Raw extends { position: number }, T> extends Standing
 
   /** Subscribes again, after what the program has. @internal */
   protected override again_(): void {
-    const { core_: core, inbox_: inbox } = this;
-    inbox.items_ = [];
+    const core = this.core_;
+    this.inbox_.items_ = [];
     this.used_ = 0;
     // Messages of the subscription before have its name.
     core.feeds_.delete(this.name_);

@@ -33,7 +33,7 @@ export class Inbox<Raw, T> {
   }
 
   private last_(): IteratorResult<T, undefined> {
-    const { error_: error } = this;
+    const error = this.error_;
     this.error_ = undefined;
     if (error !== undefined) throw error;
     return { done: true, value: undefined };

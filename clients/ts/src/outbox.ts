@@ -76,12 +76,12 @@ export class Outbox {
 
   /** A request that repeats as long as it is not answered, and changes nothing twice. */
   ask_<R = Answer>(options: CallOptions, lane: string, fields: object, read = (answer: Answer): unknown => answer): Promise<R> {
-    return this.call_(options, { lane_: lane, mode_: "repeat", write_: ({ id_: id }) => JSON.stringify({ id, ...fields }), read_: read });
+    return this.call_(options, { lane_: lane, mode_: "repeat", write_: ({ id_ }) => JSON.stringify({ id: id_, ...fields }), read_: read });
   }
 
   /** A request that means something on this connection alone. */
   bound_<R = Answer>(fields: object, more: Partial<Spec> = {}, options: CallOptions = {}): Promise<R> {
-    const write: Spec["write_"] = ({ id_: id }) => JSON.stringify({ id, ...fields });
+    const write: Spec["write_"] = ({ id_ }) => JSON.stringify({ id: id_, ...fields });
     return this.call_(options, { lane_: "", mode_: "bound", write_: write, read_: (answer) => answer, lost_: connectionLost, ...more });
   }
 
@@ -99,14 +99,14 @@ export class Outbox {
   }
 
   submit_(request: Request): void {
-    const { mode_: mode, lost_: lost, ahead_: ahead } = request.spec_;
-    if (mode === "bound") {
-      if (!this.link_.up_) return request.fail_(lost!());
+    const { mode_, lost_, ahead_ } = request.spec_;
+    if (mode_ === "bound") {
+      if (!this.link_.up_) return request.fail_(lost_!());
     } else {
       if (this.over_) return request.fail_(this.over_);
       this.link_.need_();
     }
-    if (ahead) this.queue_.unshift(request);
+    if (ahead_) this.queue_.unshift(request);
     else this.queue_.push(request);
     this.schedule_();
   }
@@ -123,7 +123,7 @@ export class Outbox {
   }
 
   private pump_(): void {
-    const { queue_: queue } = this;
+    const queue = this.queue_;
     let full = false;
     this.queue_ = [];
     for (const request of queue) {
@@ -138,9 +138,9 @@ export class Outbox {
   }
 
   private hasRoom_(request: Request): boolean {
-    const { inflight_: inflight, bounds_: bounds } = this;
-    if (!inflight.size || !this.link_.up_) return true;
-    const room = inflight.size < bounds.maxPending_ && this.bytes_ + request.frame_().length <= bounds.maxPendingBytes_;
+    const { inflight_, bounds_ } = this;
+    if (!inflight_.size || !this.link_.up_) return true;
+    const room = inflight_.size < bounds_.maxPending_ && this.bytes_ + request.frame_().length <= bounds_.maxPendingBytes_;
     // Calls of it may end before there is room: they must not be in it then.
     if (!room && !request.begun_) request.text_ = undefined;
     return room;
@@ -148,7 +148,7 @@ export class Outbox {
 
   private transmit_(request: Request): void {
     const text = request.frame_();
-    const { link_: link } = this;
+    const link = this.link_;
     const bytes = text.length * 3 > link.maxBytes_ ? byteLength(text) : 0;
     if (bytes > link.maxBytes_) {
       if (!this.split_(request)) {
@@ -185,13 +185,13 @@ export class Outbox {
 
   private refused_(request: Request, answer: Answer): void {
     const { code } = answer;
-    const { mode_: mode, effect_: effect, lane_: lane } = request.spec_;
+    const { mode_, effect_, lane_ } = request.spec_;
     const unknown = code === "outcome_unknown";
     const error = request.errorOf_(answer);
-    if (mode === "repeat" && (answer.retryable || (unknown && effect) || (code === "token_expired" && this.link_.renew_()))) {
+    if (mode_ === "repeat" && (answer.retryable || (unknown && effect_) || (code === "token_expired" && this.link_.renew_()))) {
       request.last_ = error;
       request.unknown_ ||= unknown;
-      this.hold_(lane, answer.retry_after_ms);
+      this.hold_(lane_, answer.retry_after_ms);
       this.requeue_([request]);
     } else if (aboutStream.test(code) || error instanceof OutcomeUnknown || !this.split_(request)) {
       request.fail_(error);
@@ -199,10 +199,10 @@ export class Outbox {
   }
 
   /** Makes a request of each call, so that one bad message harms no other. */
-  private split_({ callers_: callers, spec_: spec }: Request): boolean {
-    if (callers.length < 2) return false;
-    for (const caller of callers) {
-      const alone = this.request_(spec);
+  private split_({ callers_, spec_ }: Request): boolean {
+    if (callers_.length < 2) return false;
+    for (const caller of callers_) {
+      const alone = this.request_(spec_);
       alone.callers_.push(caller);
       this.queue_.push(alone);
     }
@@ -234,13 +234,13 @@ export class Outbox {
   disconnected_(): void {
     const again: Request[] = [];
     for (const request of [...this.inflight_.values(), ...this.queue_]) {
-      const { sent_: sent, id_: id } = request;
-      const { mode_: mode, effect_: effect, lost_: lost } = request.spec_;
+      const { sent_: sent, id_ } = request;
+      const { mode_, effect_, lost_ } = request.spec_;
       if (sent) this.remove_(request);
-      if (mode === "bound") request.fail_(lost!());
-      else if (sent && mode === "once") request.fail_(outcomeUnknown("the connection has ended before the answer", id));
+      if (mode_ === "bound") request.fail_(lost_!());
+      else if (sent && mode_ === "once") request.fail_(outcomeUnknown("the connection has ended before the answer", id_));
       else if (request.waiting_) again.push(request);
-      request.unknown_ ||= !!effect && sent;
+      request.unknown_ ||= !!effect_ && sent;
     }
     this.queue_ = [];
     this.requeue_(again);

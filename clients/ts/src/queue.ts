@@ -47,7 +47,7 @@ export class Queue<T = unknown> {
   private send_(body: string, { delay, priority, uniqueKey, uniqueFor, ...options }: EnqueueOptions): Promise<Enqueued> {
     const ms = (duration: Duration | undefined) => (duration === undefined ? undefined : milliseconds(duration));
     const fields = JSON.stringify({ queue: this.name, delay_ms: ms(delay), priority, unique_key: uniqueKey, unique_ms: ms(uniqueFor) }).slice(1, -1);
-    const { outbox_: outbox } = this.core_;
+    const outbox = this.core_.outbox_;
     const read = ({ position, duplicate }: Answer) => ({ position: position!, duplicate: !!duplicate });
     // A unique key makes a repetition harmless by itself, and the server takes only one of the two.
     return outbox.call_(options, outbox.storing_("enqueue", this.name, () => `${fields},${body}`, read, uniqueKey !== undefined));

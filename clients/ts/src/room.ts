@@ -208,7 +208,7 @@ export class Room extends Standing {
   /** Sends a chat to the other members. In a stored room it is stored once, and the promise has its position. */
   async chat(chat: string | ({ text: string } & Record<string, unknown>), options: CallOptions = {}): Promise<{ position?: number }> {
     if (this.over_) throw closed("the room was left");
-    const { outbox_: outbox } = this.core_;
+    const outbox = this.core_.outbox_;
     const fields = { room: this.name, user: this.options_.user, ...(typeof chat === "string" ? { text: chat } : chat) };
     const body = JSON.stringify(fields).slice(1);
     const read = ({ position }: Answer) => this.said_(position);

@@ -21,7 +21,7 @@ export class Settler {
       this.send_ = resolve;
       setTimeout(resolve, 10);
     }).then(() => {
-      const { acks_: acks } = this;
+      const acks = this.acks_;
       this.acks_ = [];
       this.batch_ = undefined;
       return this.settle_("ack", acks);
@@ -48,11 +48,11 @@ export class Settler {
         );
         break;
       } catch (error) {
-        const { lost = [], failed = [] } = error as Problem;
-        if (!lost.length && !failed.length) throw error;
-        for (const delivery of lost) gone.add(delivery);
-        deliveries = failed;
-        if (failed.length) await sleep(jitter(tries));
+        const { lost, failed } = error as Problem;
+        if (!lost && !failed) throw error;
+        for (const delivery of lost ?? []) gone.add(delivery);
+        deliveries = failed ?? [];
+        if (deliveries.length) await sleep(jitter(tries));
       }
     }
     return gone;

@@ -51,7 +51,7 @@ export class Stream<T = unknown> {
   /** Stores up to 1,000 messages, all or none. In a stream with partitions they go to that of the key. */
   async publishAll(values: readonly T[], options: PublishOptions = {}): Promise<StoredAll> {
     const messages = values.map((value) => messageJSON(this.codec_.encode(value), options)).join();
-    const { outbox_: outbox } = this.core_;
+    const outbox = this.core_.outbox_;
     const body = `"stream":${JSON.stringify(this.name)},"messages":[${messages}]}`;
     const read = ({ position, partition, duplicate, count }: Answer) => ({ ...stored(position!, partition, duplicate), count: count ?? values.length });
     return outbox.call_(options, outbox.storing_("publish", this.name, () => body, read));

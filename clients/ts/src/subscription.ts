@@ -89,7 +89,7 @@ export class Subscription<T> extends Feed<RawMessage, Message<T>> {
   private revoked_(partitions: number[]): void {
     for (const partition of partitions) this.owned_.delete(partition);
     const lost = ({ type, partition }: any) => type !== "error" && partitions.includes(partition);
-    const { items_: items } = this.inbox_;
+    const items = this.inbox_.items_;
     this.inbox_.items_ = items.filter((frame) => !lost(frame));
     this.use_(items.filter((frame) => frame.type !== "position" && lost(frame)).length);
     later(this.core_.failed_, this.o_.onRevoked, partitions);

@@ -129,9 +129,14 @@ export class Worker<T> extends Standing {
     }
     this.running_--;
     this.due_.delete(job);
-    const settled = job.lost ? false : failure === undefined ? this.settler_.ack_(job.delivery_, this.running_ * 2 <= this.concurrency_) : this.settler_.nack_(job.delivery_, refusal(failure));
+    const settled = !job.lost && this.settle_(job, failure);
     work?.end_(failure);
     await this.report_(job, settled, failure);
+  }
+
+  private settle_(job: Job<T>, failure: unknown): Promise<boolean> {
+    if (failure !== undefined) return this.settler_.nack_(job.delivery_, refusal(failure));
+    return this.settler_.ack_(job.delivery_, this.running_ * 2 <= this.concurrency_);
   }
 
   private async report_(job: Job<T>, settled: boolean | Promise<boolean>, failure: unknown): Promise<void> {
