@@ -196,3 +196,8 @@ def test_queries() -> None:
     assert tidewire.everything().to_wire() == {}
     assert (query | tidewire.everything()).matches(Event("W"))
     assert types("X").tagged("a").matches(Event("X", tags=["a"]))
+
+
+def test_a_text_as_tags_is_refused() -> None:
+    with pytest.raises(TypeError, match="want a list"):
+        tidewire.Event("Opened", tags="course:1")

@@ -37,6 +37,10 @@ class Event:
     position: int = 0
     time: datetime | None = None
 
+    def __post_init__(self) -> None:
+        if isinstance(self.tags, str):  # its letters would be the tags
+            raise TypeError(f"tags is a text: want a list, such as [{self.tags!r}]")
+
     def to_wire(self) -> dict[str, Any]:
         """As the protocol has it."""
         fields: dict[str, Any] = {"type": self.type}
