@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"net/url"
 	"slices"
 	"sync"
@@ -36,9 +37,11 @@ type Client struct {
 	sequence int64
 	names    int
 
-	ready   requests            // to be sent, in the order of their calls
-	sent    map[uint64]*request // on this connection, by their id
-	waiting requests            // for room
+	ready   requests              // to be sent, in the order of their calls
+	sent    map[uint64]*request   // on this connection, by their id
+	waiting requests              // for room
+	resting map[*request]struct{} // after a refusal, until they are sent again
+	spent   int                   // requests that have ended since ready and waiting were cleared of them
 	pending int
 	bytes   int
 	after   []func()      // what unlock does
@@ -82,7 +85,7 @@ func Open(address string, options Options) (*Client, error) {
 	var name [16]byte
 	rand.Read(name[:])
 	c := &Client{
-		url: address, opts: options.withDefaults(), name: hex.EncodeToString(name[:]), sent: map[uint64]*request{},
+		url: address, opts: options.withDefaults(), name: hex.EncodeToString(name[:]), sent: map[uint64]*request{}, resting: map[*request]struct{}{},
 		subs: map[string]subscriber{}, workers: map[string]*workerCore{}, rooms: map[string]*Membership{},
 	}
 	c.life, c.end = context.WithCancel(context.Background())
@@ -152,7 +155,7 @@ func (c *Client) shut(cause error) {
 		c.after = append(c.after, func() { l.close(1000) })
 	}
 	failed := closedError(cause)
-	for _, r := range slices.Concat(c.ready, c.waiting) {
+	for _, r := range slices.Concat(c.ready, c.waiting, slices.Collect(maps.Keys(c.resting))) {
 		c.finish(r, failed)
 	}
 	for _, r := range c.sent {

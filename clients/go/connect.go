@@ -27,6 +27,11 @@ func pause(n int) time.Duration {
 	return rand.N(min(maxPause, 250*time.Millisecond<<min(n, 10)) + 1)
 }
 
+// milliseconds returns a time of the server: none if it is negative, and at most some decades, which a Duration can hold.
+func milliseconds(n int64) time.Duration {
+	return time.Duration(min(max(n, 0), 1<<40)) * time.Millisecond
+}
+
 // run connects until the client closes. Its goroutine reads from the connection.
 func (c *Client) run() {
 	defer close(c.gone)
@@ -88,8 +93,8 @@ func pauseAfter(err error, failures int) time.Duration {
 		switch closed.Code {
 		case 1001:
 			if _, ms, ok := strings.Cut(closed.Text, "retry_after_ms="); ok {
-				if n, err := strconv.Atoi(ms); err == nil && n >= 0 {
-					return time.Duration(n) * time.Millisecond
+				if n, err := strconv.ParseInt(ms, 10, 64); err == nil && n >= 0 {
+					return milliseconds(n)
 				}
 			}
 			return rand.N(2 * time.Second)

@@ -140,7 +140,7 @@ type wireError struct {
 func (w *wireError) base(id string) *Error {
 	return &Error{
 		Code: w.Code, Message: w.Message, Retryable: w.Retryable, RequestID: id, Field: w.Field,
-		RetryAfter: time.Duration(w.RetryAfterMS) * time.Millisecond,
+		RetryAfter: milliseconds(w.RetryAfterMS),
 	}
 }
 

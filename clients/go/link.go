@@ -322,7 +322,11 @@ func (c *Client) gather(r *request, rest []*request) (*request, int) {
 	for i, m := range members {
 		s.messages[i] = m.send.messages[0]
 	}
-	return &request{order: r.order, sequence: -1, numbered: true, send: s, members: members, done: make(chan struct{})}, n
+	batch := &request{order: r.order, sequence: -1, numbered: true, send: s, members: members, open: len(members), done: make(chan struct{})}
+	for _, m := range members {
+		m.batch = batch
+	}
+	return batch, n
 }
 
 // oversize fails a request that has become too large in its encoding.

@@ -2,6 +2,7 @@ package tidewire
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -170,6 +171,9 @@ func (l *link) ok(in *incoming) error {
 	r := c.sent[in.id]
 	if r == nil {
 		return nil
+	}
+	if !in.has && r.send != nil && r.send.kind == "publish" {
+		return errors.New("tidewire: the server has answered a publish without a position")
 	}
 	delete(c.sent, in.id)
 	if r.finished {

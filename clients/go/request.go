@@ -32,6 +32,9 @@ type request struct {
 	attempts int
 	timer    *time.Timer
 	members  []*request                  // of a batch
+	batch    *request                    // that has it as a member
+	open     int                         // members that are not finished
+	resting  *time.Timer                 // until it is sent again
 	alone    bool                        // it has harmed a batch, or may have
 	send     *sending                    // of publish and enqueue
 	kind     string                      // of other requests
@@ -145,8 +148,20 @@ func (c *Client) finish(r *request, err error) {
 		c.bytes -= r.size
 		c.admitWaiting()
 	}
+	if c.sent[r.id] == r {
+		delete(c.sent, r.id)
+	}
+	if r.resting != nil {
+		r.resting.Stop()
+		delete(c.resting, r)
+	}
 	for _, m := range r.members {
 		c.finish(m, err)
+	}
+	if b := r.batch; b != nil {
+		if b.open--; b.open == 0 {
+			c.finish(b, err)
+		}
 	}
 	close(r.done)
 	if r.then != nil {
@@ -175,11 +190,23 @@ func (c *Client) expire(r *request) {
 	if r.finished {
 		return
 	}
+	defer c.forget()
 	if r.sent && r.repeat != leased {
 		c.finish(r, unknown("no answer has come in time", r.err))
 		return
 	}
 	c.finish(r, &Error{Code: "timeout", Message: "it could not be sent in time: nothing has happened", Retryable: true})
+}
+
+// forget drops requests that have ended from those that wait, if they are many. The caller holds the lock.
+func (c *Client) forget() {
+	c.spent++
+	if c.spent < 64 || c.spent < (len(c.ready)+len(c.waiting))/2 {
+		return
+	}
+	c.spent = 0
+	over := func(r *request) bool { return r.finished }
+	c.ready, c.waiting = slices.DeleteFunc(c.ready, over), slices.DeleteFunc(c.waiting, over)
 }
 
 // unknown says that something may have happened.
@@ -191,6 +218,7 @@ func unknown(why string, cause error) error {
 func (c *Client) cancel(r *request, cause error) {
 	c.mu.Lock()
 	defer c.unlock()
+	defer c.forget()
 	switch {
 	case r.finished:
 	case r.sent && (r.numbered || r.repeat == once):
@@ -272,7 +300,8 @@ func (c *Client) refuse(r *request, w *wireError) {
 			wait = pause(r.attempts)
 		}
 		r.attempts++
-		time.AfterFunc(wait, func() { c.sendAgain(r) })
+		c.resting[r] = struct{}{}
+		r.resting = time.AfterFunc(wait, func() { c.sendAgain(r) })
 		return
 	}
 	if len(r.members) > 0 && w.Code != "sequence_too_old" {
@@ -288,6 +317,8 @@ func (c *Client) sendAgain(r *request) {
 	c.mu.Lock()
 	defer c.unlock()
 	if !r.finished {
+		delete(c.resting, r)
+		r.resting = nil
 		c.ready.insert(r)
 		c.wake()
 	}
@@ -298,6 +329,7 @@ func (c *Client) split(r *request) {
 	r.finished = true
 	close(r.done)
 	for _, m := range r.members {
+		m.batch = nil
 		if !m.finished {
 			m.alone = true
 			c.ready.insert(m)

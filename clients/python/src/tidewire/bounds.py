@@ -31,6 +31,7 @@ class Bounds:
         self._max_bytes = max_bytes
         self._calls: set[Call] = set()
         self._bytes = 0
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._admitting: deque[Call] = deque()
         self._sweeper: asyncio.TimerHandle | None = None
 
@@ -41,6 +42,10 @@ class Bounds:
         if self.message_bytes is not None and size > self.message_bytes:
             raise errors.TooBig(f"{size} bytes are more than the {self.message_bytes} of a message")
         loop = asyncio.get_running_loop()
+        if self._loop is None:
+            self._loop = loop
+        elif self._loop is not loop:
+            raise RuntimeError("a client belongs to one event loop: make another client for this")
         deadline = loop.time() + (self._timeout if timeout is None else timeout)
         call = Call(loop.create_future(), deadline, size)
         self._sweep_at(deadline)

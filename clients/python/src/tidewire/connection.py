@@ -151,7 +151,9 @@ class Connection:
                     return
                 if time.monotonic() - started >= STEADY:
                     self._attempts = 0
-                failure = ConnectionError(f"closed with {link.close_code} {link.close_reason}")
+                failure = link.failure or ConnectionError(
+                    f"closed with {link.close_code} {link.close_reason}"
+                )
                 wait = self._after_close(link)
             if wait is None:
                 wait = pause(self._attempts) + self._extra
@@ -186,7 +188,8 @@ class Connection:
         if greeted is not None and not greeted.done() and self._link is not None:
             link = self._link
             greeted.set_exception(
-                ConnectionError(f"closed with {link.close_code} {link.close_reason}")
+                link.failure
+                or ConnectionError(f"closed with {link.close_code} {link.close_reason}")
             )
 
     def _after_failure(self, error: Exception) -> float | None:
@@ -274,6 +277,9 @@ class Connection:
         if not isinstance(self.state, state.Closed):
             self.state = state.Connecting()  # nothing goes out from here on
         self.requests.disconnected()
+        renewal, self._renewal = self._renewal, None
+        if renewal is not None:
+            renewal.cancel()  # the next attempt asks for a token itself
         for attachment in self.attachments():
             attachment.detach()
 

@@ -38,6 +38,7 @@ class Consumer(Attached[dict[str, Any]], Generic[T]):
         self.queue = queue
         self.credits = credits
         self.requests = connection.requests
+        self.call = connection.call
         self.traced = otel.active()
         self.held: dict[str, Job[T]] = {}
         self._codec = codec

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from .wire import seconds_in
+
 
 class Error(Exception):
     """The base of all errors of this library, and each code that has no type of its own."""
@@ -34,8 +36,7 @@ class Error(Exception):
     @property
     def retry_after(self) -> float | None:
         """How many seconds to wait before another attempt, if the server has said so."""
-        ms = self.details.get("retry_after_ms")
-        return None if ms is None else float(ms) / 1000
+        return seconds_in(self.details.get("retry_after_ms"))
 
 
 class Conflict(Error):

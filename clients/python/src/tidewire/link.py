@@ -16,6 +16,8 @@ from websockets.protocol import State
 from websockets.typing import Subprotocol
 from websockets.uri import parse_uri
 
+from .wire import seconds_in
+
 SUBPROTOCOL = "tidewire.v1"
 #: how long the other side may take to end a connection after the closing handshake
 CLOSING = 5.0
@@ -42,6 +44,8 @@ class Link(asyncio.Protocol):
         self.opened: asyncio.Future[None] = loop.create_future()
         self.closed: asyncio.Future[None] = loop.create_future()
         self.last_received = loop.time()
+        #: what the server has sent and should not
+        self.failure: Exception | None = None
         self._loop = loop
         self._receive = receive
         self._headers = headers
@@ -75,11 +79,17 @@ class Link(asyncio.Protocol):
         self.last_received = self._loop.time()
         protocol = self._protocol
         protocol.receive_data(data)
-        for event in protocol.events_received():
-            if type(event) is Frame:
-                self._take(event)
-            elif isinstance(event, Response):
-                self._shake(event)
+        try:
+            for event in protocol.events_received():
+                if type(event) is Frame:
+                    self._take(event)
+                elif isinstance(event, Response):
+                    self._shake(event)
+        except Exception as error:
+            self.failure = ConnectionError(f"the server has sent what nobody can read: {error!r}")
+            self.failure.__cause__ = error
+            self.drop()
+            return
         self._flush()
 
     def _shake(self, response: Response) -> None:
@@ -171,7 +181,9 @@ def _refused(response: Response) -> HandshakeFailed:
         retry_after = float(header)
     try:
         problem = json.loads(body)["error"]
-        body, retry_after = problem["message"], problem.get("retry_after_ms", 0) / 1000
+        body = problem["message"]
+        told = seconds_in(problem.get("retry_after_ms"))
+        retry_after = retry_after if told is None else told
     except (ValueError, KeyError, TypeError):
         pass
     return HandshakeFailed(f"handshake: {status} {body}", status, retry_after)

@@ -57,6 +57,8 @@ class Requests:
         self._gate: asyncio.TimerHandle | None = None
         self._retries = 0
         self._scheduled = False
+        #: how many have ended since the queue was cleared of them
+        self._unwanted = 0
 
     # What the nouns call.
 
@@ -124,7 +126,19 @@ class Requests:
             request.open -= 1
             if not request.wanted:
                 self._sent.pop(request.id, None)
+                self._forget()
         self._bounds.leave(call)
+
+    def _forget(self) -> None:
+        """Drops requests that nobody wants from those that wait, if they are many."""
+        if self._delayed and not any(r.wanted and r.error is not None for r in self._delayed):
+            self._open_gate()  # what was refused has ended: the others wait for nothing
+        self._unwanted += 1
+        if self._unwanted < 64 or self._unwanted * 2 < len(self._queue) + len(self._delayed):
+            return
+        self._unwanted = 0
+        self._queue = deque(r for r in self._queue if isinstance(r, dict) or r.wanted)
+        self._delayed = [r for r in self._delayed if r.wanted]
 
     # Sending.
 
@@ -203,9 +217,12 @@ class Requests:
 
     def answered(self, answer: Answer) -> None:
         """An `ok` of the server."""
-        request = self._sent.pop(answer["id"], None)
+        request = self._sent.get(answer["id"])
         if request is None:
             return
+        if isinstance(request, Batch) and type(answer.get("position")) is not int:
+            raise ValueError("the answer to a publish has no position")  # it is sent again
+        del self._sent[request.id]
         self._retries = 0
         if isinstance(request, Batch):
             request.answer(answer)
@@ -270,7 +287,9 @@ class Requests:
         self._gate = loop.call_at(at, self._open_gate)
 
     def _open_gate(self) -> None:
-        self._gate = None
+        if self._gate is not None:
+            self._gate.cancel()
+            self._gate = None
         delayed, self._delayed = self._delayed, []
         delayed.sort(key=_order)
         self._queue.extendleft(reversed(delayed))

@@ -6,11 +6,14 @@ A thread runs the loop; every call waits for its result. All threads may share a
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
+import os
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar, overload
 
+from . import errors
 from . import room as rooms
 from .client import Client, connect
 from .codec import Codec
@@ -32,18 +35,44 @@ class Portal:
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="tidewire", daemon=True)
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._stopped = False
         self._thread.start()
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
         self._loop.run_forever()
+        left = asyncio.all_tasks(self._loop)
+        for task in left:  # of other threads, which called at the same time
+            task.cancel()
+        if left:
+            self._loop.run_until_complete(asyncio.wait(left))
         self._loop.close()
+
+    def _submit(self, work: Coroutine[Any, Any, R]) -> concurrent.futures.Future[R]:
+        try:
+            if self._pid != os.getpid():
+                raise RuntimeError("this process is a fork: make a client of its own here")
+            if threading.current_thread() is self._thread:
+                raise RuntimeError("a callback on the thread of the client cannot wait for it")
+            with self._lock:
+                if self._stopped:
+                    raise errors.Closed("the client is closed")
+                return asyncio.run_coroutine_threadsafe(work, self._loop)
+        except BaseException:
+            work.close()
+            raise
 
     def call(self, work: Coroutine[Any, Any, R]) -> R:
         """Runs a coroutine, and waits for its result."""
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        future = self._submit(work)
         try:
             return future.result()
+        except concurrent.futures.CancelledError:
+            if self._stopped:
+                raise errors.Closed("the client is closed") from None
+            raise
         except BaseException:
             future.cancel()
             raise
@@ -63,9 +92,18 @@ class Portal:
                 return
             yield item  # type: ignore[misc]
 
+    @property
+    def stopped(self) -> bool:
+        """Whether the thread has ended, or is about to."""
+        return self._stopped
+
     def stop(self) -> None:
         """Ends the thread."""
-        self._loop.call_soon_threadsafe(self._loop.stop)
+        with self._lock:
+            if self._stopped:
+                return
+            self._stopped = True
+            self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
 
 
@@ -113,6 +151,8 @@ class SyncClient:
 
     def close(self) -> None:
         """Waits for answers, and ends the client and its thread."""
+        if self._portal.stopped:
+            return
         try:
             self._portal.call(self._client.close())
         finally:

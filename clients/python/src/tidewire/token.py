@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 
 #: Gets a token. It is told whether the server has refused the one before. It may raise:
@@ -26,4 +27,10 @@ class Tokens:
         if not callable(self._token):
             return self._token
         refused, self.refused = self.refused, False
-        return await self._token(refused)
+        try:
+            return await self._token(refused)
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            raise ConnectionError("the token callback was cancelled") from error

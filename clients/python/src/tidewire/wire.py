@@ -8,6 +8,9 @@ from typing import Any
 
 encode_json = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
 
+#: a pause of more milliseconds is cut to these, about 30 years
+LONGEST = 10**12
+
 
 def encode(message: dict[str, Any]) -> bytes:
     """One message of the protocol."""
@@ -27,6 +30,13 @@ def payload_in(message: dict[str, Any]) -> str | bytes:
     if text is not None:
         return str(text)
     return base64.b64decode(message.get("payload_base64", ""))
+
+
+def seconds_in(told: Any) -> float | None:
+    """A pause that the server has named in milliseconds, if that is one."""
+    if isinstance(told, (int, float)) and told >= 0:
+        return float(min(told, LONGEST)) / 1000
+    return None
 
 
 def milliseconds(seconds: float) -> int:

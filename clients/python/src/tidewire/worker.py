@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Generator
+from functools import partial
 from typing import Any, Generic, Literal, TypeVar, cast
 
 from . import errors, otel
@@ -150,4 +151,4 @@ class Worker(Generic[T]):
 
     def _done(self, job: Job[T], outcome: Outcome) -> None:
         if self._on_done is not None:
-            self._on_done(job, outcome)
+            self._consumer.call(partial(self._on_done, job), outcome)
