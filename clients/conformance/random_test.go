@@ -32,7 +32,7 @@ func TestRandom(t *testing.T) {
 
 // history is a random run, with what was asked.
 type history struct {
-	world
+	*world
 	random *rand.Rand
 	calls  []*call
 	kinds  map[string][]*call
@@ -59,16 +59,8 @@ var everyEvent = fields{"items": []any{}}
 
 func newHistory(t *testing.T, l library, seed uint64) *history {
 	t.Helper()
-	h := &history{random: rand.New(rand.NewPCG(seed, seed)), kinds: map[string][]*call{}}
-	h.world = world{t: t, library: l, servers: []*server{startServer(t, pgtest.Open(t))}, own: true, begun: map[string]int{}}
-	h.server().want(t, "POST", "/v1/streams/"+historyStream, nil)
-	h.server().want(t, "POST", "/v1/queues/"+historyQueue, nil)
-	proxy, err := wsproxy.New("127.0.0.1:0", h.server().addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(proxy.Close)
-	h.proxy, h.runner = proxy, startRunner(t, l)
+	w := newWorld(t, l, true, []string{historyStream}, []string{historyQueue}, startServer(t, pgtest.Open(t)))
+	h := &history{world: w, random: rand.New(rand.NewPCG(seed, seed)), kinds: map[string][]*call{}}
 	h.do(fields{"do": "open", "client": "writer"})
 	h.do(fields{"do": "open", "client": "reader"})
 	h.do(fields{"do": "subscribe", "client": "reader", "as": "messages", "stream": historyStream, "after": 0, "credits": 20})

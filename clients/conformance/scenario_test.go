@@ -83,7 +83,6 @@ func TestConformance(t *testing.T) {
 // world is what the steps of a scenario act on.
 type world struct {
 	t       *testing.T
-	library library
 	servers []*server // of this scenario; one that is shared is not killed
 	own     bool
 	proxy   *wsproxy.Proxy
@@ -91,23 +90,14 @@ type world struct {
 	begun   map[string]int // commands that have no answer yet
 }
 
-// run runs the scenario with a library.
-func (s scenario) run(t *testing.T, l library, shared *server) {
-	w := &world{t: t, library: l, servers: []*server{shared}, own: s.Server != "", begun: map[string]int{}}
-	switch s.Server {
-	case "own":
-		w.servers = []*server{startServer(t, pgtest.Open(t), s.Flags...)}
-	case "closed":
-		w.servers = []*server{startServer(t, pgtest.Open(t), append(closed(t), s.Flags...)...)}
-	case "two":
-		db := pgtest.Open(t)
-		flags := append([]string{"--cluster", "conformance", "--cluster-listen", "127.0.0.1:0"}, s.Flags...)
-		w.servers = []*server{startServer(t, db, flags...), startServer(t, db, flags...)}
-	}
-	for _, name := range s.Streams {
+// newWorld makes streams and queues at the first server, and starts a proxy and the runner of a library.
+func newWorld(t *testing.T, l library, own bool, streams, queues []string, servers ...*server) *world {
+	t.Helper()
+	w := &world{t: t, servers: servers, own: own, begun: map[string]int{}}
+	for _, name := range streams {
 		w.server().want(t, "POST", "/v1/streams/"+name, nil)
 	}
-	for _, name := range s.Queues {
+	for _, name := range queues {
 		w.server().want(t, "POST", "/v1/queues/"+name, nil)
 	}
 	proxy, err := wsproxy.New("127.0.0.1:0", w.server().addr)
@@ -116,6 +106,23 @@ func (s scenario) run(t *testing.T, l library, shared *server) {
 	}
 	t.Cleanup(proxy.Close)
 	w.proxy, w.runner = proxy, startRunner(t, l)
+	return w
+}
+
+// run runs the scenario with a library.
+func (s scenario) run(t *testing.T, l library, shared *server) {
+	servers := []*server{shared}
+	switch s.Server {
+	case "own":
+		servers = []*server{startServer(t, pgtest.Open(t), s.Flags...)}
+	case "closed":
+		servers = []*server{startServer(t, pgtest.Open(t), append(closed(t), s.Flags...)...)}
+	case "two":
+		db := pgtest.Open(t)
+		flags := append([]string{"--cluster", "conformance", "--cluster-listen", "127.0.0.1:0"}, s.Flags...)
+		servers = []*server{startServer(t, db, flags...), startServer(t, db, flags...)}
+	}
+	w := newWorld(t, l, s.Server != "", s.Streams, s.Queues, servers...)
 	for i, step := range s.Steps {
 		began := time.Now()
 		if err := w.step(step); err != nil {
@@ -123,7 +130,7 @@ func (s scenario) run(t *testing.T, l library, shared *server) {
 			t.Fatalf("step %d, %.300s: %v (after %v)", i+1, text, err, time.Since(began).Round(time.Millisecond))
 		}
 	}
-	if left := proxy.State().Waiting; left > 0 {
+	if left := w.proxy.State().Waiting; left > 0 {
 		t.Errorf("%d faults have met no message", left)
 	}
 }

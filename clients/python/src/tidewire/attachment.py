@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Generic, TypeVar
+from types import TracebackType
+from typing import Any, Generic, Self, TypeVar
 
 from . import errors
 from .backoff import pause
@@ -25,6 +26,26 @@ class Attached(Generic[T]):
         self._started = False
         self._attempt = 0
         self._timer: asyncio.TimerHandle | None = None
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._exit(error)
+
+    async def open(self) -> None:
+        """Begins. `async with` does this."""
+        raise NotImplementedError
+
+    async def _exit(self, error: BaseException | None) -> None:
+        """Ends it, at the end of `async with`."""
+        raise NotImplementedError
 
     def _request(self) -> dict[str, Any]:
         """What is asked again on each connection."""

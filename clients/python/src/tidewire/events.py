@@ -7,8 +7,7 @@ import base64
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from . import errors
 from .attachment import Attached
@@ -262,16 +261,7 @@ class EventSubscription(Attached[dict[str, Any]]):
         self._credits = credits
         self._used = 0
 
-    async def __aenter__(self) -> Self:
-        await self.open()
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def _exit(self, error: BaseException | None) -> None:
         await self.close()
 
     async def open(self) -> None:

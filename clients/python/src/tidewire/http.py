@@ -22,7 +22,7 @@ from .backoff import pause
 from .codec import Codec, codec_for
 from .events import Appended, Condition, Event
 from .message import Ack, ack_of
-from .wire import encode, milliseconds, payload_of
+from .wire import encode, message_of, milliseconds
 
 
 class Client:
@@ -162,11 +162,7 @@ class Client:
 def _message(
     codec: Codec[Any], value: Any, key: str | None, headers: Mapping[str, Any] | None
 ) -> dict[str, Any]:
-    message, _ = payload_of(codec.encode(value))
-    if key is not None:
-        message["key"] = key
-    if headers:
-        message["headers"] = dict(headers)
+    message, _ = message_of(codec.encode(value), key, headers)
     return message
 
 

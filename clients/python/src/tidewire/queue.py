@@ -11,7 +11,7 @@ from .connection import Connection
 from .consumer import Consumer
 from .job import LEASE, Job
 from .message import Ack, ack_of
-from .wire import milliseconds, payload_of
+from .wire import message_of, milliseconds
 from .worker import DRAIN, Handler, Outcome, Worker
 
 T = TypeVar("T")
@@ -35,12 +35,7 @@ class Queue(Generic[T]):
     def _message(
         self, value: T, key: str | None, headers: Mapping[str, Any] | None
     ) -> tuple[dict[str, Any], int]:
-        message, size = payload_of(self._codec.encode(value))
-        if key is not None:
-            message["key"] = key
-        headers = otel.inject(headers)
-        if headers:
-            message["headers"] = dict(headers)
+        message, size = message_of(self._codec.encode(value), key, otel.inject(headers))
         return message, size + 64
 
     async def enqueue(

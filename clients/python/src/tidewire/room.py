@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from . import errors
 from .attachment import Attached
@@ -102,16 +101,7 @@ class Membership(Attached[dict[str, Any]]):
 
     # The life of a membership.
 
-    async def __aenter__(self) -> Self:
-        await self.open()
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def _exit(self, error: BaseException | None) -> None:
         await self.leave()
 
     async def open(self, *, timeout: float | None = None) -> None:

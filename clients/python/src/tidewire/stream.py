@@ -11,7 +11,7 @@ from .codec import Codec
 from .connection import Connection
 from .message import Ack, Skipped, ack_of
 from .subscription import CREDITS, PartitionListener, SubscribeOptions, Subscription
-from .wire import payload_of
+from .wire import message_of
 
 T = TypeVar("T")
 
@@ -27,14 +27,8 @@ class Stream(Generic[T]):
     def _message(
         self, value: T, key: str | None, headers: Mapping[str, Any] | None
     ) -> tuple[dict[str, Any], int]:
-        message, size = payload_of(self._codec.encode(value))
-        if key is not None:
-            message["key"] = key
-        headers = otel.inject(headers)
-        if headers:
-            message["headers"] = dict(headers)
-            size += 32 * len(headers)
-        return message, size
+        message, size = message_of(self._codec.encode(value), key, otel.inject(headers))
+        return message, size + 32 * len(message.get("headers", ()))
 
     async def publish(
         self,

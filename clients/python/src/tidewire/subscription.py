@@ -7,8 +7,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
-from types import TracebackType
-from typing import Any, Generic, Literal, Self, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 from . import errors, otel
 from .attachment import Attached
@@ -85,16 +84,7 @@ class Subscription(Attached[dict[str, Any]], Generic[T]):
 
     # The life of a subscription.
 
-    async def __aenter__(self) -> Self:
-        await self.open()
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def _exit(self, error: BaseException | None) -> None:
         await self.close(error)
 
     async def open(self, *, timeout: float | None = None) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Mapping
 from typing import Any
 
 encode_json = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
@@ -17,11 +18,21 @@ def encode(message: dict[str, Any]) -> bytes:
     return encode_json(message).encode()
 
 
-def payload_of(payload: str | bytes) -> tuple[dict[str, Any], int]:
-    """The field of a payload, and its size."""
+def message_of(
+    payload: str | bytes, key: str | None, headers: Mapping[str, Any] | None
+) -> tuple[dict[str, Any], int]:
+    """A message that is to be stored, and the size of its payload."""
+    message: dict[str, Any]
     if isinstance(payload, str):
-        return {"payload": payload}, len(payload.encode())
-    return {"payload_base64": base64.b64encode(payload).decode()}, len(payload) * 4 // 3
+        message, size = {"payload": payload}, len(payload.encode())
+    else:
+        message = {"payload_base64": base64.b64encode(payload).decode()}
+        size = len(payload) * 4 // 3
+    if key is not None:
+        message["key"] = key
+    if headers:
+        message["headers"] = dict(headers)
+    return message, size
 
 
 def payload_in(message: dict[str, Any]) -> str | bytes:
