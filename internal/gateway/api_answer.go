@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/tidewire/tidewire/internal/budget"
@@ -136,19 +135,10 @@ func (c *call) fail(err error, otherwise code) {
 
 // notFound says what there is not, by the names in the path.
 func (c *call) notFound() string {
-	name, group := "", c.r.PathValue("group")
-	for _, part := range []string{"stream", "queue", "store", "schedule"} {
-		if value := c.r.PathValue(part); value != "" {
-			name = fmt.Sprintf("%s %q", strings.Replace(part, "store", "event store", 1), value)
-		}
+	if name := c.r.PathValue("schedule"); name != "" {
+		return fmt.Sprintf("there is no schedule %q", name)
 	}
-	switch {
-	case name == "":
-		return publicErrors[engine.CodeNotFound]
-	case group != "":
-		return fmt.Sprintf("there is no %s, or no group %q of it", name, group)
-	}
-	return "there is no " + name
+	return object{c.r.PathValue("stream"), c.r.PathValue("queue"), c.r.PathValue("store"), c.r.PathValue("group")}.missing()
 }
 
 // answer answers with a value as JSON.

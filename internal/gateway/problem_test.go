@@ -25,6 +25,25 @@ func (w *wire) refusedWith(text string) (a answered) {
 	return a
 }
 
+// TestProblem_NotFound: an answer names what there is not.
+func TestProblem_NotFound(t *testing.T) {
+	t.Parallel()
+	_, _, _, addr := serveAll(t)
+	c := connect(t, addr)
+	for _, row := range []struct{ fields, want string }{
+		{`"type":"publish","stream":"nothing","payload":"x"`, `there is no stream "nothing"`},
+		{`"type":"subscribe","stream":"nothing"`, `there is no stream "nothing"`},
+		{`"type":"subscribe","stream":"nothing","group":"g"`, `there is no stream "nothing", or no group "g" of it`},
+		{`"type":"commit","stream":"nothing","group":"g","position":1`, `there is no stream "nothing", or no group "g" of it`},
+		{`"type":"enqueue","queue":"nothing","payload":"x"`, `there is no queue "nothing"`},
+		{`"type":"consume","queue":"nothing"`, `there is no queue "nothing"`},
+	} {
+		if got := c.refusedWith(`{"id":1,` + row.fields + `}`); got.Code != "not_found" || got.Message != row.want {
+			t.Errorf("%s: %+v, want %s", row.fields, got, row.want)
+		}
+	}
+}
+
 // wrongFields are requests of each type on /ws with one invalid field, and the
 // expected error.
 var wrongFields = []struct{ fields, want string }{

@@ -36,12 +36,33 @@ type asked struct {
 	Type     string
 	ID       []byte // as the client has encoded it
 	Encoding wire.Encoding
+	object   object
+}
+
+// object is what a request is about. It may be in use after the request is recycled.
+type object struct{ stream, queue, store, group string }
+
+// missing says that there is no such object.
+func (o object) missing() string {
+	kind, name := "stream", o.stream
+	switch {
+	case o.queue != "":
+		kind, name = "queue", o.queue
+	case o.store != "":
+		kind, name = "event store", o.store
+	case o.stream == "":
+		return publicErrors[engine.CodeNotFound]
+	}
+	if o.group != "" {
+		return fmt.Sprintf("there is no %s %q, or no group %q of it", kind, name, o.group)
+	}
+	return fmt.Sprintf("there is no %s %q", kind, name)
 }
 
 // request is a client's request, a message on /ws or an HTTP body.
 type request struct{ wire.Request }
 
-func (r *request) asked() asked { return asked{r.Type, r.ID, r.Encoding} }
+func (r *request) asked() asked { return asked{r.Type, r.ID, r.Encoding, object{r.Stream, r.Queue, r.Store, r.Group}} }
 
 // requestMemory is a pool of requests. One takes 1 KiB.
 var requestMemory = sync.Pool{New: func() any { return new(request) }}

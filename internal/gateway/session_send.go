@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/tidewire/tidewire/internal/engine"
 	"github.com/tidewire/tidewire/internal/wire"
 	"github.com/tidewire/tidewire/websocket"
 )
@@ -39,6 +40,9 @@ func (s *session) fail(r asked, err error, otherwise code) {
 		return
 	}
 	with := explained(err, otherwise)
+	if with.Code == engine.CodeNotFound && with.Message == publicErrors[with.Code] {
+		with.Message = r.object.missing()
+	}
 	if needsWarning(with.Code, otherwise) {
 		s.server.log.warn("request failed", "type", r.Type, "error", err)
 	}

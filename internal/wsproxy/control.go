@@ -2,6 +2,7 @@ package wsproxy
 
 import (
 	"encoding/json"
+	"net"
 	"net/http"
 )
 
@@ -24,7 +25,7 @@ func (p *Proxy) Control() http.Handler {
 	})
 	mux.HandleFunc("PUT /target", func(w http.ResponseWriter, r *http.Request) {
 		address := r.FormValue("address")
-		if address == "" {
+		if _, _, err := net.SplitHostPort(address); err != nil {
 			http.Error(w, "address: want HOST:PORT in the URL, as in /target?address=127.0.0.1:8080", http.StatusBadRequest)
 			return
 		}

@@ -3,7 +3,10 @@ package wsproxy
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
+
+	"github.com/tidewire/tidewire/internal/wire/spec"
 )
 
 // Rule says what happens to a message.
@@ -53,8 +56,26 @@ func (r *Rule) validate() error {
 		return fmt.Errorf("delay_ms: %d, want 1 or more", r.DelayMS)
 	case r.Answers != "" && r.To != toClient:
 		return fmt.Errorf("answers: only with to %q", toClient)
+	case r.Type != "" && !slices.Contains(kinds(r.To), r.Type):
+		return fmt.Errorf("type: %q, want one of %s", r.Type, strings.Join(kinds(r.To), ", "))
+	case r.Answers != "" && !slices.Contains(kinds(toServer), r.Answers):
+		return fmt.Errorf("answers: %q, want one of %s", r.Answers, strings.Join(kinds(toServer), ", "))
 	}
 	return nil
+}
+
+// kinds returns the types of the messages that go to the server or to clients.
+func kinds(to string) (types []string) {
+	if to == toServer {
+		for _, r := range spec.Requests() {
+			types = append(types, r.Type)
+		}
+		return types
+	}
+	for _, p := range spec.Pushes() {
+		types = append(types, p.Type)
+	}
+	return append(types, "ok")
 }
 
 // active is a rule with what is left of it.
