@@ -100,7 +100,7 @@ k6:
 test-long: $(TOOLS)/gotestsum build
 	GOOS=darwin $(GO) vet ./websocket ./internal/bench ./internal/embedpg ./internal/fault
 	ALL=true ./scripts/conformance.sh
-	TIDEWIRE_SEEDS=10 $(TOOLS)/gotestsum -- -race -count=1 -timeout 60m ./...
+	TIDEWIRE_SEEDS=10 TIDEWIRE_TEST_RACE=1 $(TOOLS)/gotestsum -- -race -count=1 -timeout 60m ./...
 	for version in 14 15 16 17 18; do \
 		TIDEWIRE_TEST_PG=fetch:$$version $(TOOLS)/gotestsum -- -race -count=1 -timeout 30m \
 			./internal/pg ./migrate ./stream ./queue ./eventstore ./internal/ingest ./internal/cli || exit 1; done

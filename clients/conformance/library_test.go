@@ -5,9 +5,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
-	"sync"
 	"testing"
+
+	"github.com/tidewire/tidewire/internal/testbin"
 )
 
 // library is a client library with its runner.
@@ -26,7 +26,7 @@ var libraries = []library{
 		return in("python", ".venv/bin/python", "tests/conformance_runner.py"), nil
 	}},
 	{"go", "go/go.mod", "git checkout clients/go", func() (*exec.Cmd, error) {
-		path, err := built("../go", "./conformance", "-race")
+		path, err := testbin.Build("clients/go", "./conformance", "-race")
 		return in("go", path), err
 	}},
 }
@@ -40,32 +40,6 @@ func in(folder, program string, args ...string) *exec.Cmd {
 	cmd := exec.Command(program, args...)
 	cmd.Dir = dir
 	return cmd
-}
-
-// programs has the programs that were built, by their packages.
-var programs = struct {
-	sync.Mutex
-	paths map[string]string
-}{paths: map[string]string{}}
-
-// built builds a program in a folder, once, and returns its path.
-func built(folder, pkg string, flags ...string) (string, error) {
-	programs.Lock()
-	defer programs.Unlock()
-	if path := programs.paths[pkg]; path != "" {
-		return path, nil
-	}
-	path, err := filepath.Abs(filepath.Join("../../.cache/conformance", strings.ReplaceAll(pkg[len("./"):], "/", "-")))
-	if err != nil {
-		return "", err
-	}
-	build := exec.Command("go", append(append([]string{"build", "-buildvcs=false", "-o", path}, flags...), pkg)...)
-	build.Dir, _ = filepath.Abs(folder)
-	if out, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("%w\n%s", err, out)
-	}
-	programs.paths[pkg] = path
-	return path, nil
 }
 
 // require skips the test if the library is not built; CI fails.

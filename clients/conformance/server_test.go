@@ -18,6 +18,7 @@ import (
 
 	"github.com/tidewire/tidewire/internal/auth/authtest"
 	"github.com/tidewire/tidewire/internal/pgtest"
+	"github.com/tidewire/tidewire/internal/testbin"
 )
 
 // patience bounds everything that a test waits for.
@@ -52,7 +53,7 @@ func startServer(t *testing.T, db pgtest.DB, args ...string) *server {
 // start starts the process, and waits until it listens.
 func (s *server) start(t *testing.T) {
 	t.Helper()
-	program, err := built("../..", "./cmd/tidewire")
+	program, err := testbin.Tidewire()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -139,9 +139,12 @@ func isInvalid(err error) bool {
 	return errors.As(err, &coded) && (coded.code == ExitInvalid || coded.code == ExitThreshold)
 }
 
-// self returns the path of this program, which also runs as the server under
+// self returns the path of the program that also runs as the server under
 // test. Such a server gets no database except the one in its arguments.
-func self() (string, error) {
+func (p *process) self() (string, error) {
+	if p.Program != "" {
+		return p.Program, nil
+	}
 	program, err := os.Executable()
 	if err != nil {
 		return "", fmt.Errorf("find own program: %w", err)

@@ -60,7 +60,7 @@ func (c *benchClusterCmd) Validate() error {
 
 // Run is called by kong.
 func (c *benchClusterCmd) Run(p *process) (err error) {
-	program, err := self()
+	program, err := p.self()
 	if err != nil {
 		return err
 	}

@@ -89,7 +89,7 @@ func (c *benchEventsCmd) Run(p *process) (err error) {
 	if c.FindCeiling { // callers send without pauses, so there is no rate to find
 		c.Ops = slices.DeleteFunc(c.Ops, func(op string) bool { return op == "projectionlimits" })
 	}
-	program, err := self()
+	program, err := p.self()
 	if err != nil {
 		return err
 	}

@@ -43,7 +43,7 @@ func (c *benchFailoverCmd) Validate() error {
 
 // Run is called by kong.
 func (c *benchFailoverCmd) Run(p *process) (err error) {
-	program, err := self()
+	program, err := p.self()
 	if err != nil {
 		return err
 	}

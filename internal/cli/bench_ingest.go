@@ -69,7 +69,7 @@ func (c *benchIngestCmd) Run(p *process) (err error) {
 	if err := c.contradiction(p.changed); err != nil {
 		return err
 	}
-	program, err := self()
+	program, err := p.self()
 	if err != nil {
 		return err
 	}

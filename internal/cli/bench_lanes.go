@@ -88,7 +88,7 @@ func (c *benchLanesCmd) Run(p *process) error {
 	}
 	if c.Dial {
 		cfg.URL = "ws://" + net.JoinHostPort(file.Host, strconv.Itoa(file.Port)) + "/ws/lanes"
-	} else if cfg.Start, err = c.starter(with); err != nil {
+	} else if cfg.Start, err = c.starter(p, with); err != nil {
 		return err
 	}
 	result := bench.NewResult("lanes", map[string]any{
@@ -106,8 +106,8 @@ func (c *benchLanesCmd) Run(p *process) error {
 
 // starter returns a function that runs a server with the settings of a cell: the size and the rate
 // of its pushes.
-func (c *benchLanesCmd) starter(with *certified) (func(context.Context, scenario.LanesCell) (*scenario.ServerProcess, error), error) {
-	program, err := self()
+func (c *benchLanesCmd) starter(p *process, with *certified) (func(context.Context, scenario.LanesCell) (*scenario.ServerProcess, error), error) {
+	program, err := p.self()
 	return func(ctx context.Context, cell scenario.LanesCell) (*scenario.ServerProcess, error) {
 		args := append([]string{"serve", "--only", "lanes", "--port", "0", "--latency", c.Latency,
 			"--dummy-message-size", strconv.Itoa(cell.DummySize), "--dummy-message-duration", cell.DummyEvery.String()}, with.args...)

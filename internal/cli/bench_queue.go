@@ -201,7 +201,7 @@ func (f *queueFlags) run(p *process, mode string) (err error) {
 	if err := f.contradiction(mode, p.changed); err != nil {
 		return err
 	}
-	program, err := self()
+	program, err := p.self()
 	if err != nil {
 		return err
 	}

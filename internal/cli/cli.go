@@ -21,11 +21,12 @@ import (
 
 // Env is the part of the process's environment that a command may use.
 type Env struct {
-	Args   []string
-	Getenv func(string) string
-	In     io.Reader
-	Out    io.Writer // results
-	Err    io.Writer // log, progress, errors
+	Args    []string
+	Getenv  func(string) string
+	In      io.Reader
+	Out     io.Writer // results
+	Err     io.Writer // log, progress, errors
+	Program string    // path of tidewire, which benchmarks start as the server under test; defaults to this program
 }
 
 // Exit codes. Scripts rely on them: they never change.

@@ -15,7 +15,7 @@ import (
 func TestCompletion(t *testing.T) {
 	t.Parallel()
 	for line, want := range map[string]string{"tidewire bench ": "compare", "tidewire bench queue --thr": "--threshold", "tidewire str": "stream"} {
-		ask := exec.CommandContext(t.Context(), os.Args[0])
+		ask := exec.CommandContext(t.Context(), tidewire(t))
 		ask.Env = append(os.Environ(), "COMP_LINE="+line, fmt.Sprintf("COMP_POINT=%d", len(line)))
 		out, err := ask.Output()
 		if err != nil || !slices.Contains(strings.Fields(string(out)), want) {

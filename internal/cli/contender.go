@@ -75,7 +75,7 @@ func (c contender) source() (dir string, err error) {
 	if wd, err := os.Getwd(); err == nil {
 		starts = append(starts, wd)
 	}
-	if program, err := self(); err == nil {
+	if program, err := os.Executable(); err == nil {
 		if program, err = filepath.EvalSymlinks(program); err == nil {
 			starts = append(starts, filepath.Dir(program))
 		}

@@ -41,17 +41,29 @@ func newCheckout(t *testing.T, names ...string) *checkout {
 // run runs a command in the tree.
 func (c *checkout) run(t *testing.T, args ...string) (code int, out, errOut string) {
 	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
+	// In a folder of its own: the contenders of the checkout that it is in would be found.
+	program := filepath.Join(t.TempDir(), "tidewire")
+	if err := os.Link(tidewire(t), program); err != nil {
+		copyFile(t, program, tidewire(t))
 	}
-	cmd := exec.Command(self, args...)
+	cmd := exec.Command(program, args...)
 	var stdout, stderr bytes.Buffer
 	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = c.root, append(os.Environ(), c.env...), &stdout, &stderr
 	if err := cmd.Run(); err != nil && cmd.ProcessState == nil {
 		t.Fatal(err)
 	}
 	return cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()
+}
+
+func copyFile(t *testing.T, to, from string) {
+	t.Helper()
+	content, err := os.ReadFile(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(to, content, 0o755); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // benchmark is run for a benchmark that must succeed. It returns the result.
@@ -115,10 +127,6 @@ func TestContender_BuildThatFails(t *testing.T) {
 func TestContender_BuiltAndCompared(t *testing.T) {
 	t.Parallel()
 	c := newCheckout(t, "rust-axum", "rust-tungstenite")
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
 	builds := filepath.Join(c.root, "builds")
 	write(t, filepath.Join(c.programs, "cargo"), fmt.Sprintf(`#!/bin/sh
 PATH=/bin:/usr/bin
@@ -127,7 +135,7 @@ echo "$name $*" >>'%s'
 mkdir -p target/release
 printf '#!/bin/sh\nexec "%s" serve --only chat $LIMITS "$@"\n' >target/release/$name
 chmod +x target/release/$name
-`, builds, self), 0o755)
+`, builds, tidewire(t)), 0o755)
 	file := filepath.Join(t.TempDir(), "r.json")
 	code, out, errOut := c.run(t, "bench", "chat", "steady", "burst", "saturation", "--target", "rust-tungstenite,rust-axum",
 		"--time-scale", "0.01", "--client-scale", "0.1", "--out", file)

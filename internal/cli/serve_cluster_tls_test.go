@@ -30,10 +30,6 @@ func startTLSNATS(t *testing.T, certFile, keyFile string) string {
 // TestCluster_TLS: a room spans two servers that use certificates of an operator, or NATS servers with TLS, by the CAs of the system and by a file.
 func TestCluster_TLS(t *testing.T) {
 	t.Parallel()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
 	made := madeCert(t, time.Hour)
 	secret := longSecret(t)
 	ways := map[string]struct {
@@ -47,7 +43,7 @@ func TestCluster_TLS(t *testing.T) {
 	for name, way := range ways {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			args := []string{"SSL_CERT_DIR=/nowhere", way.environment, self, "serve", "--port", "0", "--only", "chat", "--cluster", "tides", "--rate-limit", "1e6", "--rate-burst", "1e6"}
+			args := []string{"SSL_CERT_DIR=/nowhere", way.environment, tidewire(t), "serve", "--port", "0", "--only", "chat", "--cluster", "tides", "--rate-limit", "1e6", "--rate-burst", "1e6"}
 			if strings.HasPrefix(name, "NATS") {
 				args = append(args, "--nats", startTLSNATS(t, made.CertFile, made.KeyFile))
 			}

@@ -25,6 +25,7 @@ import (
 	"github.com/tidewire/tidewire/internal/cli"
 	"github.com/tidewire/tidewire/internal/embedpg"
 	"github.com/tidewire/tidewire/internal/pgtest"
+	"github.com/tidewire/tidewire/internal/testbin"
 	"github.com/tidewire/tidewire/websocket"
 )
 
@@ -36,7 +37,7 @@ func run(t *testing.T, getenv func(string) string, args ...string) (code int, ou
 		getenv = func(string) string { return "" }
 	}
 	var stdout, stderr bytes.Buffer
-	code = cli.Run(t.Context(), cli.Env{Args: args, Getenv: getenv, In: strings.NewReader(""), Out: &stdout, Err: &stderr})
+	code = cli.Run(t.Context(), cli.Env{Args: args, Getenv: getenv, In: strings.NewReader(""), Out: &stdout, Err: &stderr, Program: tidewire(t)})
 	return code, stdout.String(), stderr.String()
 }
 
@@ -78,23 +79,29 @@ func (p *program) log() string {
 	return p.text.String()
 }
 
-// serve starts `tidewire serve` on a free port and waits until it listens.
-func serve(t *testing.T, args ...string) *program {
+// tidewire returns the path of the program.
+func tidewire(t testing.TB) string {
 	t.Helper()
-	self, err := os.Executable()
+	path, err := testbin.Tidewire()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return start(t, exec.Command(self, append([]string{"serve", "--port", "0"}, args...)...))
+	return path
+}
+
+// serve starts `tidewire serve` on a free port and waits until it listens.
+func serve(t *testing.T, args ...string) *program {
+	t.Helper()
+	return start(t, exec.Command(tidewire(t), append([]string{"serve", "--port", "0"}, args...)...))
 }
 
 // start starts a command that serves, and waits until it listens.
 func start(t *testing.T, cmd *exec.Cmd) *program {
 	t.Helper()
 	p := &program{cmd: cmd, done: make(chan struct{})}
-	p.cmd.Env = append(slices.DeleteFunc(os.Environ(), func(v string) bool {
+	p.cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool {
 		return strings.HasPrefix(v, "DATABASE_") || strings.HasPrefix(v, "PG")
-	}), asProgram+"=1")
+	})
 	p.cmd.Stdout, p.cmd.Stderr = p, p
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -358,11 +365,7 @@ func TestServe_ClosedTerminal(t *testing.T) {
 		t.Errorf("its PostgreSQL: %+v, %v", state, err)
 	}
 
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	nohup := start(t, exec.Command("sh", "-c", `trap '' HUP; exec "$0" "$@"`, self, "serve", "--port", "0", "--only", "lanes"))
+	nohup := start(t, exec.Command("sh", "-c", `trap '' HUP; exec "$0" "$@"`, tidewire(t), "serve", "--port", "0", "--only", "lanes"))
 	nohup.cmd.Process.Signal(syscall.SIGHUP)
 	for range 3 { // it still serves
 		if status, text := request(t, "GET", nohup.addr, "/healthz", ""); status != 200 {

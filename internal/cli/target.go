@@ -99,7 +99,7 @@ func target(p *process, endpoint, name string, progress io.Writer, with *certifi
 		t.Description = "serve --only " + endpoint
 		args = slices.Concat([]string{"serve", "--only", endpoint}, args, with.args)
 		t.TLS = with.config
-		program, err = self()
+		program, err = p.self()
 	}
 	if err != nil || t.Missing != "" {
 		return t, err

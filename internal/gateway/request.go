@@ -62,7 +62,9 @@ func (o object) missing() string {
 // request is a client's request, a message on /ws or an HTTP body.
 type request struct{ wire.Request }
 
-func (r *request) asked() asked { return asked{r.Type, r.ID, r.Encoding, object{r.Stream, r.Queue, r.Store, r.Group}} }
+func (r *request) asked() asked {
+	return asked{r.Type, r.ID, r.Encoding, object{r.Stream, r.Queue, r.Store, r.Group}}
+}
 
 // requestMemory is a pool of requests. One takes 1 KiB.
 var requestMemory = sync.Pool{New: func() any { return new(request) }}
