@@ -39,8 +39,8 @@ function cancelAfter(ms) {
 function tokens(c) {
   if (!Array.isArray(c.token)) return c.token;
   const left = [...c.token];
-  return ({ expired }) => {
-    event(c.client, "token", { refused: expired });
+  return ({ refused }) => {
+    event(c.client, "token", { refused });
     return left.length > 1 ? left.shift() : left[0];
   };
 }

@@ -119,17 +119,27 @@ export function errorOf(problem: Problem, id?: number, options?: ErrorOptions): 
   return new (classes[problem.code] ?? TidewireError)(problem, id, options);
 }
 
+const because = (cause: unknown): ErrorOptions | undefined => (cause === undefined ? undefined : { cause });
+
 /** The program, or the end of the client, has ended this. */
 export const closed = (message = "the client is closed"): TidewireError => errorOf({ code: "closed", message });
 
 /** Nobody knows whether a request had its effect. */
-export const outcomeUnknown = (message: string, id: number, cause?: unknown): TidewireError => errorOf({ code: "outcome_unknown", message }, id, { cause });
+export const outcomeUnknown = (message: string, id: number, cause?: unknown): TidewireError => errorOf({ code: "outcome_unknown", message }, id, because(cause));
 
 /** The time of a request, or of an attempt to connect, is over. */
 export const timedOut = (message: string, id?: number): TidewireError => errorOf({ code: "timeout", message, retryable: true }, id);
 
 /** What belongs to one connection ends with it. */
-export const connectionLost = (message = "the connection has ended"): TidewireError => errorOf({ code: "connection_lost", message, retryable: true });
+export const connectionLost = (message = "the connection has ended", cause?: unknown): TidewireError =>
+  errorOf({ code: "connection_lost", message, retryable: true }, undefined, because(cause));
 
 /** Another client owns the partition. */
 export const fenced = (): TidewireError => errorOf({ code: "fenced", message: "another client owns the partition: discard its messages" });
+
+/** A field that a message of the server has to have: a whole number, unless `good` says what it is. */
+export function must<T = number>(message: any, name: string, good: (value: any) => boolean = Number.isSafeInteger): T {
+  const value = message[name];
+  if (!good(value)) throw new TypeError(`${name} is ${JSON.stringify(value)}`);
+  return value;
+}

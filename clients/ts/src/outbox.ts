@@ -1,5 +1,5 @@
 import { byteLength } from "./codec.js";
-import { jitter, quietTimer } from "./duration.js";
+import { pause, quietTimer } from "./duration.js";
 import { closed, connectionLost, errorOf, OutcomeUnknown, outcomeUnknown, type TidewireError } from "./errors.js";
 import { Caller, deadlineOf, Request, type Answer, type CallOptions, type Spec } from "./request.js";
 import { soon } from "./tick.js";
@@ -210,13 +210,13 @@ export class Outbox {
     return true;
   }
 
-  private hold_(lane: string, told: number | undefined): void {
+  private hold_(lane: string, told: unknown): void {
     const hold: Hold = this.holds_.get(lane) ?? { attempts_: 0 };
     this.holds_.set(lane, hold);
     hold.timer_ ??= setTimeout(() => {
       hold.timer_ = undefined;
       this.schedule_();
-    }, told ?? jitter(hold.attempts_++));
+    }, pause(told, hold.attempts_++));
   }
 
   private release_(lane: string): void {

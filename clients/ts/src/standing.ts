@@ -1,5 +1,5 @@
 import type { Core } from "./core.js";
-import { jitter } from "./duration.js";
+import { pause } from "./duration.js";
 import { TidewireError } from "./errors.js";
 import type { Answer, CallOptions } from "./request.js";
 
@@ -85,7 +85,7 @@ export abstract class Standing {
   protected trouble_(error: TidewireError): void {
     if (this.over_) return;
     if (this.recover_(error)) this.again_();
-    else if (error.retryable) this.timer_ = setTimeout(() => this.again_(), error.retryAfter ?? jitter(this.failures_++));
+    else if (error.retryable) this.timer_ = setTimeout(() => this.again_(), pause(error.retryAfter, this.failures_++));
     else this.end_(error);
   }
 

@@ -9,7 +9,7 @@ interface Order {
   total: number;
 }
 
-const tw = connect("ws://localhost/ws", { token: async ({ expired, signal }) => `${expired}${signal.aborted}`, timeout: "5s" });
+const tw = connect("ws://localhost/ws", { token: async ({ refused, signal }) => `${refused}${signal.aborted}`, timeout: "5s" });
 const orders = tw.stream<Order>("orders");
 
 export async function program(): Promise<void> {
