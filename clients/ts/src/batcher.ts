@@ -1,6 +1,7 @@
 import { byteLength } from "./codec.js";
+import { must } from "./errors.js";
 import type { Outbox } from "./outbox.js";
-import type { CallOptions, Request, Spec } from "./request.js";
+import type { Answer, CallOptions, Request, Spec } from "./request.js";
 
 /** What the server says of a message that is stored. */
 export interface Stored {
@@ -48,11 +49,13 @@ function publishing(outbox: Outbox, stream: string): Spec {
   const name = `"stream":${JSON.stringify(stream)},`;
   const body = ({ callers_ }: Request) =>
     callers_.length > 1 ? `${name}"messages":[${callers_.map((caller) => caller.part_).join()}]}` : name + callers_[0]!.part_.slice(1);
-  return outbox.storing_("publish", stream, body, ({ position, partition, duplicate }, i) => stored(position! + i, partition, duplicate));
+  return outbox.storing_("publish", stream, body, (answer, i) => stored(answer, i));
 }
 
-export function stored(position: number, partition: number | undefined, duplicate: boolean | undefined): Stored {
-  const result: Stored = { position, duplicate: !!duplicate };
+/** What an answer says of message i of its request. */
+export function stored(answer: Answer, i = 0): Stored {
+  const { partition, duplicate } = answer;
+  const result: Stored = { position: must(answer, "position") + i, duplicate: !!duplicate };
   if (partition !== undefined) result.partition = partition;
   return result;
 }

@@ -122,7 +122,7 @@ export class Connection implements Link {
 
   private read_(data: string, token: string | undefined): void {
     this.heard_ = Date.now();
-    let type = "frame";
+    let type: unknown;
     try {
       const message = JSON.parse(data);
       ({ type } = message);
@@ -130,7 +130,7 @@ export class Connection implements Link {
       if (this.up_ && message.id !== "auth" && type !== "expiring") this.on_.onFrame_(message);
       else this.handshake_(message, token);
     } catch (error) {
-      this.lost_(connectionLost(`the server has sent a ${type} that is not valid: ${asError(error).message}`, error));
+      this.lost_(connectionLost(`the server has sent a frame that is not valid (${type}): ${asError(error).message}`, error));
     }
   }
 

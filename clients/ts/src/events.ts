@@ -1,6 +1,6 @@
 import type { Core } from "./core.js";
 import { jitter, sleep } from "./duration.js";
-import { Conflict } from "./errors.js";
+import { Conflict, must } from "./errors.js";
 import { Feed } from "./feed.js";
 import { matches, union, type Query } from "./query.js";
 import type { Answer, CallOptions } from "./request.js";
@@ -89,7 +89,7 @@ export class Events {
   append(events: NewEvent | readonly NewEvent[], options: AppendOptions = {}): Promise<Appended> {
     const fields = JSON.stringify({ store: this.store, events: [events].flat(), condition: wire(options.condition) });
     const outbox = this.core_.outbox_;
-    const read = ({ positions, duplicate }: Answer) => ({ positions, duplicate: !!duplicate });
+    const read = (answer: Answer) => ({ positions: must(answer, "positions", Array.isArray), duplicate: !!answer.duplicate });
     return outbox.call_(options, outbox.storing_("append", this.store ?? "", () => fields.slice(1), read));
   }
 
@@ -103,7 +103,7 @@ export class Events {
     const { backwards, page } = options;
     for (;;) {
       const fields = { type: "query", store: this.store, query: items(query), after, before, backwards, limit: page ?? 1_000 };
-      const { events, next }: Answer = await this.core_.outbox_.ask_(options, "query", fields);
+      const { events, next } = await this.core_.outbox_.ask_<Found>(options, "query", fields, found);
       yield events;
       if (!events.length) return;
       if (backwards) before = next;
@@ -114,7 +114,10 @@ export class Events {
   /** Counts the events that match each query. The counts are right as long as the condition holds. */
   project(queries: readonly Query[], options: CallOptions = {}): Promise<{ counts: number[]; condition: Condition }> {
     const fields = { type: "project", store: this.store, queries: queries.map(items) };
-    return this.core_.outbox_.ask_(options, "project", fields, ({ counts, condition }) => ({ counts, condition }));
+    return this.core_.outbox_.ask_(options, "project", fields, (answer) => ({
+      counts: must(answer, "counts", Array.isArray),
+      condition: must(answer, "condition", isObject),
+    }));
   }
 
   /** Iterates over the events that match, those that are stored and then those to come. */
@@ -186,6 +189,16 @@ export class EventSubscription extends Feed<StoredEvent, StoredEvent> {
     return event;
   }
 }
+
+interface Found {
+  events: StoredEvent[];
+  next: number;
+}
+
+/** A page of events, as the server has answered. */
+const found = (answer: Answer): Found => ({ events: must(answer, "events", Array.isArray), next: must(answer, "next") });
+
+const isObject = (value: unknown) => typeof value === "object" && value !== null;
 
 /** A query as it is on the wire, whatever else the object of the program has. */
 const items = (query: Query): Query => ({ items: query.items });

@@ -1,5 +1,5 @@
 import type { Core } from "./core.js";
-import { closed, errorOf, TooOld, type TidewireError } from "./errors.js";
+import { closed, errorOf, must, TooOld, type TidewireError } from "./errors.js";
 import { Inbox } from "./inbox.js";
 import type { Answer, CallOptions } from "./request.js";
 import { Standing } from "./standing.js";
@@ -62,6 +62,12 @@ export abstract class Feed<Raw extends { position: number }, T> extends Standing
   protected request_(): object {
     const start = this.at_ === undefined ? this.start_() : { after: this.at_ };
     return { type: "subscribe", subscription: this.name_, credits: this.credits_, ...this.fields_(), ...start };
+  }
+
+  /** @internal */
+  protected override read_(answer: Answer): Answer {
+    must(answer, "position");
+    return answer;
   }
 
   /** @internal */

@@ -166,13 +166,12 @@ export class Outbox {
   answer_(answer: Answer): void {
     const request = this.inflight_.get(answer.id);
     if (!request) return;
+    const ok = answer.type === "ok";
+    // If the answer is not valid, this throws, the connection ends, and the request is still there to be sent again.
+    if (ok) request.ok_(answer);
     this.remove_(request);
-    if (answer.type === "ok") {
-      this.release_(request.spec_.lane_);
-      request.ok_(answer);
-    } else {
-      this.refused_(request, answer);
-    }
+    if (ok) this.release_(request.spec_.lane_);
+    else this.refused_(request, answer);
     if (this.queue_.length) this.schedule_();
     else this.settled_();
   }

@@ -80,7 +80,7 @@ export interface Spec {
   effect_?: boolean;
   /** The text of the frame. It is asked before the request is sent for the first time. */
   write_(request: Request): string;
-  /** The result of caller i. */
+  /** The result of caller i. It throws if the answer lacks something. */
   read_(answer: Answer, i: number): unknown;
   /** The error of a request that ends with its connection. */
   lost_?(): TidewireError;
@@ -114,8 +114,10 @@ export class Request {
     return this.text_;
   }
 
+  /** Hands the results to the calls: to all, or, if the answer is not valid, to none. */
   ok_(answer: Answer): void {
-    this.callers_.forEach((caller, i) => caller.done_(this.spec_.read_(answer, i)));
+    const results = this.callers_.map((_, i) => this.spec_.read_(answer, i));
+    this.callers_.forEach((caller, i) => caller.done_(results[i]));
   }
 
   fail_(error: unknown): void {

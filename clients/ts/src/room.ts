@@ -1,6 +1,6 @@
 import type { Core } from "./core.js";
 import { Emitter } from "./emitter.js";
-import { closed, errorOf, HistoryLost, TooOld, type TidewireError } from "./errors.js";
+import { closed, errorOf, HistoryLost, must, TooOld, type TidewireError } from "./errors.js";
 import { Inbox } from "./inbox.js";
 import type { Answer, CallOptions } from "./request.js";
 import { Standing } from "./standing.js";
@@ -211,7 +211,7 @@ export class Room extends Standing {
     const outbox = this.core_.outbox_;
     const fields = { room: this.name, user: this.options_.user, ...(typeof chat === "string" ? { text: chat } : chat) };
     const body = JSON.stringify(fields).slice(1);
-    const read = ({ position }: Answer) => this.said_(position);
+    const read = (answer: Answer) => this.said_(this.stored_ ? must(answer, "position") : answer.position);
     return outbox.call_(options, {
       ...outbox.storing_("chat", this.name, () => body, read, !this.stored_),
       ...(!this.stored_ && { mode_: "once", effect_: false }),

@@ -27,6 +27,11 @@ export abstract class Standing {
 
   /** The request, as of now. @internal */
   protected abstract request_(): object;
+  /** Reads the answer to it. It throws if that lacks something. @internal */
+  protected read_(answer: Answer): Answer {
+    return answer;
+  }
+
   /** The server has it. @internal */
   protected abstract answered_(answer: Answer): void;
   /** The server has it no more. It is true if it is to be asked for again at once, in another way. @internal */
@@ -46,7 +51,8 @@ export abstract class Standing {
     if (signal?.aborted) stop();
     for (;;) {
       try {
-        const answer = await this.core_.outbox_.ask_({ timeout: timeout!, signal: this.first_.signal }, this.lane_, this.request_());
+        const options = { timeout: timeout!, signal: this.first_.signal };
+        const answer = await this.core_.outbox_.ask_(options, this.lane_, this.request_(), (ok) => this.read_(ok));
         this.live_ = true;
         return this.answered_(answer);
       } catch (error) {
@@ -68,7 +74,7 @@ export abstract class Standing {
     clearTimeout(this.timer_);
     if (this.over_ || !this.core_.up_) return;
     const turn = ++this.turn_;
-    this.core_.outbox_.bound_(this.request_(), { ahead_: true }).then(
+    this.core_.outbox_.bound_(this.request_(), { ahead_: true, read_: (ok) => this.read_(ok) }).then(
       (answer) => {
         if (turn !== this.turn_) return;
         this.failures_ = 0;

@@ -53,7 +53,7 @@ export class Stream<T = unknown> {
     const messages = values.map((value) => messageJSON(this.codec_.encode(value), options)).join();
     const outbox = this.core_.outbox_;
     const body = `"stream":${JSON.stringify(this.name)},"messages":[${messages}]}`;
-    const read = ({ position, partition, duplicate, count }: Answer) => ({ ...stored(position!, partition, duplicate), count: count ?? values.length });
+    const read = (answer: Answer) => ({ ...stored(answer), count: answer.count ?? values.length });
     return outbox.call_(options, outbox.storing_("publish", this.name, () => body, read));
   }
 

@@ -1,7 +1,7 @@
 import type { Codec } from "./codec.js";
 import type { Core } from "./core.js";
 import { later } from "./emitter.js";
-import { Fenced, fenced, type InvalidMessage } from "./errors.js";
+import { Fenced, fenced, must, type InvalidMessage } from "./errors.js";
 import { Feed, type Passed } from "./feed.js";
 import { decode, Message, type RawMessage } from "./message.js";
 import { hooks, type Work } from "./hooks.js";
@@ -58,6 +58,11 @@ export class Subscription<T> extends Feed<RawMessage, Message<T>> {
   protected fields_(): object {
     const { keys, headers, share, group } = this.o_;
     return { stream: this.stream, keys, headers, ...(share && { share, group }) };
+  }
+
+  /** @internal */
+  protected override read_(answer: Answer): Answer {
+    return this.o_.share ? answer : super.read_(answer);
   }
 
   /** @internal */
@@ -167,7 +172,7 @@ export class Subscription<T> extends Feed<RawMessage, Message<T>> {
 
   private send_(group: string, position: number, partition?: number): Promise<number> {
     const fields = { type: "commit", stream: this.stream, group, position, partition };
-    const read = (answer: Answer) => answer.position!;
+    const read = (answer: Answer) => must(answer, "position");
     const lane = `commit ${this.stream} ${group}`;
     if (partition === undefined) return this.core_.outbox_.ask_({}, lane, fields, read);
     if (!this.owned_.has(partition)) return Promise.reject(fenced());

@@ -22,7 +22,7 @@ for (const [what, frame] of [
     const call = watch(f.tw.stream("s").publish(1, { timeout: 0 }));
     await f.up(frame);
     assert.equal(f.tw.state.name, "waiting");
-    assert.match(f.tw.state.error.message, /the server has sent a (hello|frame) that is not valid: /);
+    assert.match(f.tw.state.error.message, /the server has sent a frame that is not valid \((hello|undefined)\): /);
     assert.equal(f.socket.closed, 1000);
     mock.timers.tick(f.tw.state.retryIn);
     await f.up();
@@ -124,4 +124,54 @@ test("no timer is longer than a timer can be", async (t) => {
   socket.cut(1001, `retry_after_ms=${2 ** 40}`);
   assert.ok(waits.length > 4);
   assert.deepEqual(waits.filter((ms) => !(ms >= 0 && ms < 2 ** 31)), []);
+});
+
+const query = { items: [] };
+for (const [type, call, good] of [
+  ["publish", (tw) => tw.stream("s").publish(1), { position: 1 }],
+  ["publish", (tw) => tw.stream("s").publishAll([1, 2]), { position: 1 }],
+  ["enqueue", (tw) => tw.queue("q").enqueue(1), { position: 1 }],
+  ["append", (tw) => tw.events().append({ type: "t" }), { positions: [1] }],
+  ["query", (tw) => tw.events().query(query).next(), { events: [], next: 0 }],
+  ["project", (tw) => tw.events().project([query]), { counts: [0], condition: { query } }],
+  ["commit", (tw) => tw.stream("s").subscribe({ group: "g" }).commit(3), { position: 3 }],
+  ["subscribe", (tw) => tw.stream("s").subscribe().ready, { position: 0 }],
+  ["subscribe", (tw) => tw.events().subscribe(query).ready, { position: 0 }],
+]) {
+  test(`an ok of ${type} without what it must have (${Object.keys(good)}) ends the connection, and the request is repeated`, async () => {
+    const f = fake({ timeout: 0 });
+    const result = watch(call(f.tw));
+    const first = await f.up();
+    const [request] = first.of(type);
+    for (const subscribe of first.of("subscribe")) if (type !== "subscribe") first.ok(subscribe, { position: 0 });
+    first.ok(request, { position: "1", duplicate: true });
+    await settle();
+    assert.equal(result.done, false);
+    assert.match(f.tw.state.error.message, /the server has sent a frame that is not valid \(ok\): \w+ is/);
+    mock.timers.tick(f.tw.state.retryIn);
+    const second = await f.up();
+    assert.deepEqual(second.of(type).map(({ subscription, ...fields }) => fields)[0], (({ subscription, ...fields }) => fields)(request));
+    second.ok(second.of(type)[0], good);
+    await settle();
+    assert.equal(result.done, true);
+    assert.equal(result.error, undefined);
+  });
+}
+
+test("a chat in a stored room is repeated if its ok has no position", async () => {
+  const f = fake({ timeout: 0 });
+  const joined = watch(f.tw.room("r").join());
+  let socket = await f.up();
+  socket.ok(socket.of("join")[0], { position: 0 });
+  await settle();
+  const said = watch(joined.value.chat("hello"));
+  await settle();
+  socket.ok(socket.of("chat")[0]);
+  assert.equal(f.tw.state.name, "waiting");
+  mock.timers.tick(f.tw.state.retryIn);
+  socket = await f.up();
+  socket.ok(socket.of("join")[0], { position: 0 });
+  socket.ok(socket.of("chat")[0], { position: 1 });
+  await settle();
+  assert.deepEqual(said.value, { position: 1 });
 });
