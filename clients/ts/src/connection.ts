@@ -53,6 +53,7 @@ export class Connection implements Link {
   state_: State = { name: "idle" };
   hello_: Hello | undefined;
   up_ = false;
+  failure_: Error | undefined;
   private socket_: Socket | undefined;
   private attempt_: AbortController | undefined;
   private pauses_ = 0;
@@ -63,6 +64,8 @@ export class Connection implements Link {
   private told_ = false;
   private heard_ = 0;
   private readonly life_ = new AbortController();
+  /** The address, without what may be secret. */
+  private readonly where_: string;
 
   constructor(
     private readonly url_: string,
@@ -70,7 +73,10 @@ export class Connection implements Link {
     private readonly inHeader_: boolean,
     private readonly token_: Token,
     private readonly on_: Handlers,
-  ) {}
+  ) {
+    const { origin, pathname } = new URL(url_);
+    this.where_ = origin + pathname;
+  }
 
   get maxBytes_(): number {
     return this.hello_?.limits.message_bytes ?? Infinity;
@@ -95,7 +101,7 @@ export class Connection implements Link {
     const { signal } = (this.attempt_ = new AbortController());
     this.told_ = false;
     this.set_({ name: "connecting" });
-    this.timer_ = setTimeout(() => this.lost_(timedOut("no connection within 10 s")), attemptTime);
+    this.timer_ = setTimeout(() => this.lost_(timedOut(`no connection to ${this.where_} within 10 s`)), attemptTime);
     try {
       const token = await this.token_.ask_(signal);
       if (!signal.aborted) this.open_(token, signal);
@@ -114,7 +120,8 @@ export class Connection implements Link {
     socket.onmessage = ({ data }: { data: string }) => {
       if (!signal.aborted) this.read_(data, token);
     };
-    socket.onerror = (event: { message?: string }) => void (failure = event.message);
+    // An error of several addresses has no message.
+    socket.onerror = ({ message, error }: { message?: string; error?: { code?: string } }) => void (failure = message || error?.code);
     socket.onclose = ({ code, reason }: { code: number; reason: string }) => {
       if (!signal.aborted) this.closed_(code, String(reason ?? ""), failure);
     };
@@ -185,6 +192,7 @@ export class Connection implements Link {
   private begin_(): void {
     clearTimeout(this.timer_);
     this.up_ = true;
+    this.failure_ = undefined;
     this.since_ = Date.now();
     this.expectSign_(silence);
     this.set_({ name: "connected" });
@@ -221,7 +229,8 @@ export class Connection implements Link {
   }
 
   private closed_(code: number, reason: string, failure: string | undefined): void {
-    const error = connectionLost(failure ?? `the connection was closed: ${code} ${reason}`);
+    const why = failure ?? `closed with ${code} ${reason}`.trim();
+    const error = connectionLost(this.up_ ? `the connection has ended: ${why}` : `no connection to ${this.where_}: ${why}`);
     if (code === 4403) return this.end_(new SignedOut(reason || undefined));
     // A server that refuses the header says so in the answer to the handshake, which only some classes show.
     if (code === 4401 || (failure?.includes("401") && this.headerToken_)) this.token_.refused_ = true;
@@ -236,6 +245,7 @@ export class Connection implements Link {
 
   /** Ends this connection or attempt, and begins another one after a pause. */
   private lost_(error: Error, wait?: number, more = 0): void {
+    this.failure_ = error;
     this.cut_();
     if (this.since_ && Date.now() - this.since_ >= stable) this.pauses_ = 0;
     this.since_ = 0;

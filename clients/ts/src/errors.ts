@@ -128,7 +128,8 @@ export const closed = (message = "the client is closed"): TidewireError => error
 export const outcomeUnknown = (message: string, id: number, cause?: unknown): TidewireError => errorOf({ code: "outcome_unknown", message }, id, because(cause));
 
 /** The time of a request, or of an attempt to connect, is over. */
-export const timedOut = (message: string, id?: number): TidewireError => errorOf({ code: "timeout", message, retryable: true }, id);
+export const timedOut = (message: string, id?: number, cause?: unknown): TidewireError =>
+  errorOf({ code: "timeout", message, retryable: true }, id, because(cause));
 
 /** What belongs to one connection ends with it. */
 export const connectionLost = (message = "the connection has ended", cause?: unknown): TidewireError =>

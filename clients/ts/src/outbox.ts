@@ -7,6 +7,8 @@ import { soon } from "./tick.js";
 /** What the outbox needs of a connection. */
 export interface Link {
   readonly up_: boolean;
+  /** Why there is no connection. */
+  readonly failure_: Error | undefined;
   /** How large a frame may be, or Infinity as long as that is not known. */
   readonly maxBytes_: number;
   /** Connects, if that has not begun. */
@@ -93,7 +95,10 @@ export class Outbox {
   add_<R>(request: Request, options: CallOptions): Caller<R> {
     const caller = new Caller<R>(deadlineOf(options, this.bounds_.timeout_), options.signal);
     request.callers_.push(caller);
-    caller.watch_(() => this.settled_());
+    caller.watch_(() => {
+      this.forget_(request);
+      this.schedule_();
+    });
     this.sweepBy_(caller.deadline_);
     return caller;
   }
@@ -273,8 +278,18 @@ export class Outbox {
   private expire_(): void {
     const now = Date.now();
     this.sweepAt_ = Infinity;
-    this.sweepBy_(Math.min(...this.all_().map((request) => request.expire_(now))));
-    this.settled_();
+    let next = Infinity;
+    for (const request of this.all_()) {
+      next = Math.min(next, request.expire_(now, this.link_));
+      this.forget_(request);
+    }
+    this.sweepBy_(next);
+    this.schedule_();
+  }
+
+  /** Nobody waits for a request any more: it takes no room, and an answer that comes later is for nobody. */
+  private forget_(request: Request): void {
+    if (request.sent_ && !request.waiting_) this.remove_(request);
   }
 
   /** Fails everything that waits, and all later calls. */

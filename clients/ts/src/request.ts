@@ -1,5 +1,6 @@
 import { milliseconds, type Duration } from "./duration.js";
 import { errorOf, outcomeUnknown, timedOut, type Problem, type TidewireError } from "./errors.js";
+import type { Link } from "./outbox.js";
 
 /** What every call that waits for an answer takes. */
 export interface CallOptions {
@@ -125,21 +126,24 @@ export class Request {
   }
 
   /** Fails the calls whose time is over, and returns when the next one ends. */
-  expire_(now: number): number {
+  expire_(now: number, link: Link): number {
     let next = Infinity;
     for (const caller of this.callers_) {
       if (!caller.open_) continue;
-      if (caller.deadline_ <= now) caller.fail_(this.expired_());
+      if (caller.deadline_ <= now) caller.fail_(this.expired_(link));
       else if (caller.deadline_ < next) next = caller.deadline_;
     }
     return next;
   }
 
-  private expired_(): TidewireError {
+  private expired_({ up_, failure_ }: Link): TidewireError {
     if (this.spec_.effect_ && (this.sent_ || this.unknown_)) {
-      return outcomeUnknown("no answer in time: the request may have had its effect", this.id_, this.last_);
+      return outcomeUnknown("no answer in time: the request may have had its effect", this.id_, this.last_ ?? failure_);
     }
-    return this.last_ ?? timedOut(this.sent_ ? "no answer in time" : "not sent in time", this.id_);
+    if (this.last_) return this.last_;
+    if (this.sent_) return timedOut("no answer in time", this.id_);
+    const why = up_ ? "others wait for their answers" : (failure_?.message ?? "there is no connection yet");
+    return timedOut(`not sent in time: ${why}`, this.id_, failure_);
   }
 
   /** The error that an answer is. */

@@ -262,6 +262,58 @@ test("what is larger than the server takes fails, alone", async () => {
   assert.deepEqual(f.socket.sent.map((m) => m.payload), ['"small"']);
 });
 
+test("a call that ends frees its place and its bytes, and a late answer is for nobody", async () => {
+  const f = await connected({ batch: false, maxPending: 1, maxPendingBytes: 2_000 });
+  const s = f.tw.stream("s");
+  const controller = new AbortController();
+  const ends = [watch(s.publish("x".repeat(1_900), { timeout: 10 })), watch(s.publish("y".repeat(1_900), { signal: controller.signal }))];
+  const last = watch(s.publish("z".repeat(1_900)));
+  await settle();
+  assert.equal(f.socket.sent.length, 1);
+  mock.timers.tick(10);
+  await settle();
+  assert.equal(f.socket.sent.length, 2);
+  controller.abort();
+  await settle();
+  assert.equal(f.socket.sent.length, 3);
+  for (const position of [1, 2, 3]) f.socket.ok(f.socket.sent[position - 1], { position });
+  await settle();
+  assert.equal(ends[0].error.code, "outcome_unknown");
+  assert.equal(ends[1].error.name, "AbortError");
+  assert.equal(last.value.position, 3);
+});
+
+test("a timeout without a connection says why there is none", async () => {
+  const f = fake();
+  const early = watch(f.tw.stream("s").publish(1, { timeout: 5 }));
+  await settle();
+  mock.timers.tick(5);
+  await settle();
+  assert.match(early.error.message, /there is no connection yet/);
+  const call = watch(f.tw.stream("s").publish(1, { timeout: 1_000 }));
+  await settle();
+  f.socket.onerror({ message: "Unexpected server response: 404" });
+  f.socket.cut();
+  await settle();
+  mock.timers.tick(1_000);
+  await settle();
+  assert.ok(call.error instanceof Timeout);
+  assert.equal(call.error.message, "not sent in time: no connection to ws://server.test/ws: Unexpected server response: 404");
+  assert.equal(call.error.cause, f.states.find((state) => state.name === "waiting").error);
+});
+
+test("the outcome that is not known says why the connection is lost", async () => {
+  const f = await connected();
+  const call = watch(f.tw.stream("s").publish(1, { timeout: 1_000 }));
+  await settle();
+  f.socket.cut(1011, "broken");
+  await settle();
+  mock.timers.tick(1_000);
+  await settle();
+  assert.ok(call.error instanceof OutcomeUnknown);
+  assert.match(call.error.cause.message, /1011 broken/);
+});
+
 test("publishAll is one request, all or none", async () => {
   const f = await connected();
   const call = watch(f.tw.stream("s").publishAll([1, 2], { key: "k" }));
