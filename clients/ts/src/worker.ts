@@ -111,6 +111,8 @@ export class Worker<T> extends Standing {
   private deliver_(raw: Delivery): void {
     // What comes after the stop has begun goes back to the queue with the end of the consumer.
     if (this.over_ || this.stopping_) return;
+    // Answers may come after deliveries for which they made room, and the server knows first of a lease that has ended.
+    if (this.jobs_.size >= 4 * this.concurrency_) throw new RangeError(`there are no credits for it in ${this.queue}`);
     const job = new Job<T>(raw);
     this.jobs_.set(raw.delivery, job);
     this.running_++;

@@ -175,3 +175,42 @@ test("a chat in a stored room is repeated if its ok has no position", async () =
   await settle();
   assert.deepEqual(said.value, { position: 1 });
 });
+
+test("a server that sends more messages than credits is dropped, and nothing is missing", async () => {
+  const f = fake();
+  const sub = f.tw.stream("s").subscribe({ after: 0, credits: 2 });
+  const first = await f.up();
+  const { subscription } = first.of("subscribe")[0];
+  const message = (position) => ({ type: "message", subscription, position, time: "", payload: `${position}` });
+  first.ok(first.of("subscribe")[0], { position: 0 });
+  first.say(message(1));
+  await settle();
+  assert.equal((await sub.next()).value.value, 1);
+  assert.equal(first.of("credit")[0].n, 1);
+  first.say(message(2));
+  first.say({ type: "position", subscription, position: 5 });
+  first.say(message(6));
+  assert.equal(f.tw.state.name, "connected");
+  first.say(message(7));
+  assert.equal(f.tw.state.name, "waiting");
+  assert.match(f.tw.state.error.message, /no credits/);
+  mock.timers.tick(f.tw.state.retryIn);
+  const second = await f.up();
+  const [again] = second.of("subscribe");
+  assert.equal(again.after, 1);
+  second.ok(again, { position: 1 });
+  for (const position of [2, 6]) second.say({ ...message(position), subscription: again.subscription });
+  assert.equal((await sub.next()).value.value, 2);
+  assert.equal((await sub.next()).value.value, 6);
+  assert.equal(f.tw.state.name, "connected");
+});
+
+test("a server that sends many more deliveries than credits is dropped", async () => {
+  const f = fake();
+  const worker = f.tw.queue("q").work(() => new Promise(() => {}));
+  const socket = await f.up();
+  socket.ok(socket.of("consume")[0]);
+  await worker.ready;
+  for (let i = 1; i <= 5; i++) socket.say({ type: "delivery", queue: "q", delivery: `d${i}`, attempt: 1, position: i, time: "", payload: "1" });
+  assert.match(f.tw.state.error.message, /no credits/);
+});
