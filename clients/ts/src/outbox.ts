@@ -44,6 +44,7 @@ export class Outbox {
   private bytes_ = 0;
   private readonly holds_ = new Map<string, Hold>();
   private lastId_ = 0;
+  private calls_ = 0;
   private sequence_ = 0;
   private scheduled_ = false;
   private sweep_: ReturnType<typeof setTimeout> | undefined;
@@ -93,7 +94,7 @@ export class Outbox {
 
   /** Adds a call to a request that is not sent. */
   add_<R>(request: Request, options: CallOptions): Caller<R> {
-    const caller = new Caller<R>(deadlineOf(options, this.bounds_.timeout_), options.signal);
+    const caller = new Caller<R>(this.calls_++, deadlineOf(options, this.bounds_.timeout_), options.signal);
     request.callers_.push(caller);
     caller.watch_(() => {
       this.forget_(request);
@@ -131,12 +132,14 @@ export class Outbox {
     const queue = this.queue_;
     let full = false;
     this.queue_ = [];
-    for (const request of queue) {
+    for (let i = 0; i < queue.length; i++) {
+      const request = queue[i]!;
       if (!request.waiting_) continue;
       // Requests that mean something on this connection alone wait for no room, since they settle what others have sent.
       const bound = request.spec_.mode_ === "bound";
       full ||= !bound && !this.hasRoom_(request);
       if (!this.link_.up_ || (full && !bound) || this.holds_.get(request.spec_.lane_)?.timer_) this.queue_.push(request);
+      else if (this.isTooBig_(request)) queue.splice(i + 1, 0, ...this.parts_(request, Math.ceil(request.callers_.length / 2)));
       else this.transmit_(request);
     }
     this.settled_();
@@ -151,20 +154,33 @@ export class Outbox {
     return room;
   }
 
+  /** Whether the server does not take the frame. If that has one call, the call fails. */
+  private isTooBig_(request: Request): boolean {
+    const text = request.frame_();
+    const { maxBytes_ } = this.link_;
+    const bytes = text.length * 3 > maxBytes_ ? byteLength(text) : 0;
+    if (bytes <= maxBytes_) return false;
+    if (request.callers_.length === 1) request.fail_(errorOf({ code: "too_big", message: `${bytes} bytes: the server takes ${maxBytes_}` }, request.id_));
+    return true;
+  }
+
+  /** Makes requests of up to `size` calls each, in the place of one. There are none for a single call. */
+  private parts_({ callers_, spec_ }: Request, size: number): Request[] {
+    const parts: Request[] = [];
+    for (let i = 0; callers_.length > 1 && i < callers_.length; i += size) {
+      const part = this.request_(spec_);
+      part.callers_.push(...callers_.slice(i, i + size));
+      parts.push(part);
+    }
+    return parts;
+  }
+
   private transmit_(request: Request): void {
     const text = request.frame_();
-    const link = this.link_;
-    const bytes = text.length * 3 > link.maxBytes_ ? byteLength(text) : 0;
-    if (bytes > link.maxBytes_) {
-      if (!this.split_(request)) {
-        request.fail_(errorOf({ code: "too_big", message: `${bytes} bytes: the server takes ${link.maxBytes_}` }, request.id_));
-      };
-      return;
-    }
     request.sent_ = request.begun_ = true;
     this.inflight_.set(request.id_, request);
     this.bytes_ += text.length;
-    link.send_(text);
+    this.link_.send_(text);
   }
 
   /** Takes the answer to a request. */
@@ -197,21 +213,12 @@ export class Outbox {
       request.unknown_ ||= unknown;
       this.hold_(lane_, answer.retry_after_ms);
       this.requeue_([request]);
-    } else if (aboutStream.test(code) || error instanceof OutcomeUnknown || !this.split_(request)) {
+    } else if (aboutStream.test(code) || error instanceof OutcomeUnknown || request.callers_.length === 1) {
       request.fail_(error);
+    } else {
+      // No message of it should be bad. If one is, it harms no other, but they come after what went out meanwhile.
+      this.requeue_(this.parts_(request, 1));
     }
-  }
-
-  /** Makes a request of each call, so that one bad message harms no other. */
-  private split_({ callers_, spec_ }: Request): boolean {
-    if (callers_.length < 2) return false;
-    for (const caller of callers_) {
-      const alone = this.request_(spec_);
-      alone.callers_.push(caller);
-      this.queue_.push(alone);
-    }
-    this.schedule_();
-    return true;
   }
 
   private hold_(lane: string, told: unknown): void {
@@ -230,7 +237,7 @@ export class Outbox {
 
   /** Puts requests back, in the order of their calls. */
   private requeue_(requests: Request[]): void {
-    this.queue_ = [...requests, ...this.queue_].sort((a, b) => a.id_ - b.id_);
+    this.queue_ = [...requests, ...this.queue_].sort((a, b) => a.order_ - b.order_);
     this.schedule_();
   }
 

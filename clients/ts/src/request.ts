@@ -24,7 +24,7 @@ export class Caller<R = any> {
   private reject_!: (error: unknown) => void;
   private aborted_: (() => void) | undefined;
 
-  constructor(readonly deadline_: number, private readonly signal_?: AbortSignal) {
+  constructor(readonly order_: number, readonly deadline_: number, private readonly signal_?: AbortSignal) {
     this.promise_ = new Promise((resolve, reject) => {
       this.resolve_ = resolve;
       this.reject_ = reject;
@@ -101,6 +101,11 @@ export class Request {
   last_: TidewireError | undefined;
 
   constructor(readonly id_: number, readonly spec_: Spec) {}
+
+  /** Its place among all: that of its first call. */
+  get order_(): number {
+    return this.callers_[0]!.order_;
+  }
 
   /** Whether anybody waits. */
   get waiting_(): boolean {
