@@ -161,7 +161,7 @@ const commands = {
       page.forEach(show);
       event(as, "page", { positions: page.map((m) => m.position) });
     };
-    if (c.pages) void iterate(as, subscription.batches(c.pages), program, showPage);
+    if (c.pages) void iterate(as, subscription.pages(c.pages), program, showPage);
     else void iterate(as, subscription, program, show);
     return { position };
   },

@@ -2,7 +2,7 @@ import { Batcher } from "./batcher.js";
 import type { Typed } from "./codec.js";
 import { Connection, type SocketClass, type State } from "./connection.js";
 import type { Core, FeedTarget, Resumed } from "./core.js";
-import { milliseconds, within, type Duration } from "./duration.js";
+import { count, milliseconds, within, type Duration } from "./duration.js";
 import { Emitter, surface } from "./emitter.js";
 import { closed, type TidewireError } from "./errors.js";
 import { Events } from "./events.js";
@@ -65,7 +65,11 @@ export class Tidewire extends Emitter<ClientEvents> {
       if (!this.emit_("error", error)) surface(error);
     };
     this.connection_ = new Connection(address(url), socketClass(WebSocket), !!WebSocket, new Token(token ?? apiKey), this);
-    this.outbox_ = new Outbox(this.connection_, { timeout_: milliseconds(timeout), maxPending_: maxPending, maxPendingBytes_: maxPendingBytes });
+    this.outbox_ = new Outbox(this.connection_, {
+      timeout_: milliseconds(timeout),
+      maxPending_: count("maxPending", maxPending),
+      maxPendingBytes_: count("maxPendingBytes", maxPendingBytes),
+    });
     this.batcher_ = new Batcher(this.outbox_, batch);
   }
 

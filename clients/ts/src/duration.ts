@@ -9,12 +9,18 @@ const units: Record<string, number> = { ms: 1, s: 1e3, m: 6e4, h: 36e5, d: 864e5
 /** The milliseconds of a duration. */
 export function milliseconds(duration: Duration): number {
   if (typeof duration === "number") {
-    if (duration >= 0) return duration;
+    if (duration >= 0 && duration < Infinity) return duration;
   } else {
     const match = /^(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)$/.exec(duration);
     if (match) return Number(match[1]) * units[match[2]!]!;
   }
   throw new RangeError(`${duration} is no duration: give milliseconds, or a text such as "5s"`);
+}
+
+/** An option that counts something. */
+export function count(name: string, value: number): number {
+  if (Number.isSafeInteger(value) && value > 0) return value;
+  throw new RangeError(`${name} is ${value}: give a whole number, 1 or more`);
 }
 
 /** Runs fn after ms, or earlier if a timer cannot be that long. The timer alone keeps no process alive. */

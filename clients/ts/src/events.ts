@@ -1,5 +1,5 @@
 import type { Core } from "./core.js";
-import { jitter, sleep } from "./duration.js";
+import { count, jitter, sleep } from "./duration.js";
 import { Conflict, must } from "./errors.js";
 import { Feed } from "./feed.js";
 import { matches, union, type Query } from "./query.js";
@@ -134,6 +134,7 @@ export class Events {
     decide: (states: S) => NewEvent | readonly NewEvent[] | undefined | Promise<NewEvent | readonly NewEvent[] | undefined>,
     options: DecideOptions = {},
   ): Promise<Decided> {
+    const attempts = count("attempts", options.attempts ?? 5);
     const query = union(Object.values<Projection<any>>(projections).map((projection) => projection.query));
     for (let tries = 1; ; tries++) {
       const { states, after } = await this.fold_(projections, query, options);
@@ -142,7 +143,7 @@ export class Events {
       try {
         return { ...(await this.append(events, { ...options, condition: { query, after } })), tries };
       } catch (error) {
-        if (!(error instanceof Conflict) || tries >= (options.attempts ?? 5)) throw error;
+        if (!(error instanceof Conflict) || tries >= attempts) throw error;
       }
       await sleep(jitter(tries, 10));
     }

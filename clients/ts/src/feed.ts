@@ -1,4 +1,5 @@
 import type { Core } from "./core.js";
+import { count } from "./duration.js";
 import { closed, errorOf, must, TooOld, type TidewireError } from "./errors.js";
 import { Inbox } from "./inbox.js";
 import type { Answer, CallOptions } from "./request.js";
@@ -36,7 +37,7 @@ export abstract class Feed<Raw extends { position: number }, T> extends Standing
   constructor(core: Core, private readonly options_: FeedOptions) {
     const name = core.name_();
     super(core, `feed ${name}`, options_);
-    this.credits_ = this.left_ = options_.credits ?? 256;
+    this.credits_ = this.left_ = count("credits", options_.credits ?? 256);
     this.name_ = name;
     core.feeds_.set(name, this);
   }

@@ -1,4 +1,5 @@
 import type { Core } from "./core.js";
+import { count } from "./duration.js";
 import { Emitter } from "./emitter.js";
 import { closed, errorOf, HistoryLost, must, TooOld, type TidewireError } from "./errors.js";
 import { Inbox } from "./inbox.js";
@@ -68,12 +69,14 @@ export class Room extends Standing {
   private seen_: number | undefined;
   private stored_ = false;
   private full_ = false;
+  private readonly buffer_: number;
 
   /** @internal */
   constructor(core: Core, readonly name: string, private readonly options_: JoinOptions) {
     super(core, `join ${name}`, options_);
     this.events_.failed_ = core.failed_;
     this.seen_ = options_.after;
+    this.buffer_ = count("buffer", options_.buffer ?? 1_000);
     this.messages = {
       next: () => this.inbox_.next_(),
       return: async () => {
@@ -164,7 +167,7 @@ export class Room extends Standing {
     const { position } = chat;
     if (position !== undefined && this.own_.delete(position)) return;
     // A program that does not take its chats gets the rest later, from the store; or not, if there is none.
-    if (this.full_ || this.inbox_.items_.length >= (this.options_.buffer ?? 1_000)) {
+    if (this.full_ || this.inbox_.items_.length >= this.buffer_) {
       if (!this.full_ && !this.stored_) this.tell_("gap", { missed: undefined });
       this.full_ = true;
     } else {

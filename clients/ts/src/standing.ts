@@ -1,7 +1,7 @@
 import type { Core } from "./core.js";
 import { pause } from "./duration.js";
 import { TidewireError } from "./errors.js";
-import type { Answer, CallOptions } from "./request.js";
+import { deadlineOf, type Answer, type CallOptions } from "./request.js";
 
 /**
  * What the program has asked for once, and has until it ends it: a subscription, a worker, a membership.
@@ -23,7 +23,10 @@ export abstract class Standing {
     /** @internal */ protected readonly core_: Core,
     private readonly lane_: string,
     private readonly call_: CallOptions,
-  ) {}
+  ) {
+    // What is wrong with it is an error of the call, and not of an iteration.
+    deadlineOf(call_, 0);
+  }
 
   /** The request, as of now. @internal */
   protected abstract request_(): object;

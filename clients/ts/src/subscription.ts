@@ -1,5 +1,6 @@
 import type { Codec } from "./codec.js";
 import type { Core } from "./core.js";
+import { count } from "./duration.js";
 import { later } from "./emitter.js";
 import { Fenced, fenced, must, type InvalidMessage } from "./errors.js";
 import { Feed, type Passed } from "./feed.js";
@@ -50,6 +51,9 @@ export class Subscription<T> extends Feed<RawMessage, Message<T>> {
 
   /** @internal */
   constructor(core: Core, readonly stream: string, private readonly codec_: Codec<T>, private readonly o_: SubscribeOptions) {
+    const { after, at, from, group, share } = o_;
+    if ([after, at, from, group].filter((start) => start !== undefined).length > 1) throw new TypeError("give one of after, at, from and group");
+    if (share && !group) throw new TypeError("share needs a group");
     super(core, o_);
     this.open_();
   }
@@ -180,7 +184,11 @@ export class Subscription<T> extends Feed<RawMessage, Message<T>> {
   }
 
   /** Iterates over pages of up to `max` messages that have arrived. */
-  async *batches(max: number): AsyncGenerator<Page<T>, void, undefined> {
+  pages(max: number): AsyncGenerator<Page<T>, void, undefined> {
+    return this.paging_(count("max", max));
+  }
+
+  private async *paging_(max: number): AsyncGenerator<Page<T>, void, undefined> {
     try {
       for (;;) {
         const first = await this.next();

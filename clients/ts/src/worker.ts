@@ -1,6 +1,6 @@
 import { encoder, type Codec } from "./codec.js";
 import type { Core } from "./core.js";
-import { milliseconds, quietTimer, within, type Duration } from "./duration.js";
+import { count, milliseconds, quietTimer, within, type Duration } from "./duration.js";
 import { later } from "./emitter.js";
 import { closed, errorOf } from "./errors.js";
 import { Dead, Job, Retry, type Delivery } from "./job.js";
@@ -52,7 +52,7 @@ export class Worker<T> extends Standing {
   ) {
     if (core.workers_.has(queue)) throw new TypeError(`this client has a worker of ${queue}: give it more concurrency`);
     super(core, `consume ${queue}`, options_);
-    this.concurrency_ = options_.concurrency ?? 1;
+    this.concurrency_ = count("concurrency", options_.concurrency ?? 1);
     this.lease_ = milliseconds(options_.lease ?? serverLease);
     this.settler_ = new Settler(core, queue);
     this.done = new Promise((resolve, reject) => {
