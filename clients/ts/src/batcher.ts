@@ -8,7 +8,7 @@ export interface Stored {
   position: number;
   /** The partition, if the stream has some. */
   partition?: number;
-  /** It was stored before: this was a repetition. */
+  /** It was stored before: this was a repetition, be it one that the library itself has sent after a reconnect. */
   duplicate: boolean;
 }
 

@@ -61,6 +61,9 @@ export class Forbidden extends TidewireError {
 /** There is no stream, queue, group or event store of that name. */
 export class NotFound extends TidewireError {}
 
+/** A message is larger than the server takes. */
+export class TooBig extends TidewireError {}
+
 /** The messages were dropped. Continue after `oldest` - 1. */
 export class TooOld extends TidewireError {
   /** The first position that may still be kept. */
@@ -104,6 +107,7 @@ const classes: Record<string, typeof TidewireError> = {
   conflict: Conflict,
   forbidden: Forbidden,
   not_found: NotFound,
+  too_big: TooBig,
   too_old: TooOld,
   history_lost: HistoryLost,
   lease_lost: LeaseLost,

@@ -36,6 +36,7 @@ export interface Condition {
 export interface Appended {
   /** Where the events are, in their order. */
   positions: number[];
+  /** They were stored before: this was a repetition, be it one that the library itself has sent after a reconnect. */
   duplicate: boolean;
 }
 

@@ -21,7 +21,7 @@ export interface EnqueueOptions extends MessageOptions, CallOptions {
 export interface Enqueued {
   /** Where it is; of several the first. */
   position: number;
-  /** It was there before: by its unique key, or since this was a repetition. */
+  /** It was there before: by its unique key, or since this was a repetition, be it one that the library itself has sent after a reconnect. */
   duplicate: boolean;
 }
 

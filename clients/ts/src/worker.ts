@@ -17,7 +17,7 @@ export interface WorkOptions<T> extends CallOptions {
   concurrency?: number;
   /** By how long a lease is extended, at half of this time: 30 s unless given. */
   lease?: Duration;
-  /** Is told what became of each job, and of the error of its handler. */
+  /** Is told what became of each job, and of the error of its handler. Without it, errors of handlers go to `console.warn`. */
   onDone?: (job: Job<T>, outcome: Outcome, error?: unknown) => unknown;
 }
 
@@ -149,7 +149,11 @@ export class Worker<T> extends Standing {
       this.core_.failed_(error);
     }
     if (this.jobs_.get(job.delivery_) === job) this.jobs_.delete(job.delivery_);
-    later(this.core_.failed_, this.options_.onDone, job, outcome, failure);
+    const { onDone } = this.options_;
+    if (onDone) later(this.core_.failed_, onDone, job, outcome, failure);
+    else if (settled && failure !== undefined && !(failure instanceof Retry || failure instanceof Dead)) {
+      console.warn(`tidewire: queue ${this.queue}, position ${job.position}, delivery ${job.delivery_}: the handler has failed`, failure);
+    }
     if (this.jobs_.size === 0) this.idle_?.();
   }
 

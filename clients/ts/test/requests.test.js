@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { afterEach, beforeEach, mock, test } from "node:test";
-import { OutcomeUnknown, Timeout } from "#client";
+import { OutcomeUnknown, Timeout, TooBig } from "#client";
 import { fake, hello, settle, watch } from "./fake.js";
 
 beforeEach(() => mock.timers.enable({ apis: ["setTimeout", "Date"] }));
@@ -330,7 +330,9 @@ test("what is larger than the server takes fails, alone", async () => {
   const s = f.tw.stream("s");
   const calls = [watch(s.publish("x".repeat(2_000))), watch(s.publish("small"))];
   await f.up({ ...hello, limits: { message_bytes: 1_000 } });
+  assert.ok(calls[0].error instanceof TooBig);
   assert.equal(calls[0].error.code, "too_big");
+  assert.equal(calls[0].error.name, "TooBig");
   assert.deepEqual(f.socket.sent.map((m) => m.payload), ['"small"']);
 });
 
