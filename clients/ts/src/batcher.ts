@@ -21,16 +21,16 @@ interface Batch {
   bytes_: number;
 }
 
-// JSON of texts alone, without another object or a list.
-const texts = /^\{("([^"\\]|\\.)*"[:,]?)*\}$/;
+// JSON of a key that is a text, and of headers that are texts: without another object or a list.
+const texts = /^"([^"\\]|\\.)*"\{("([^"\\]|\\.)*"[:,]?)*\}$/;
 
 /**
  * Whether the server takes this key and these headers for certain. Other messages go alone, since the server refuses a request as a whole: it
  * takes no NUL and no half of a surrogate pair, keys of 1,024 bytes, and headers of 64 KiB.
  */
-function isSure(key: unknown, headers = "{}"): boolean {
-  if (key !== undefined && (typeof key !== "string" || byteLength(key) > 1_024)) return false;
-  return headers.length * 3 <= 65_536 && texts.test(headers) && !/\\u(0000|d)/.test(JSON.stringify(key) + headers);
+function isSure(key = "", headers = "{}"): boolean {
+  const all = JSON.stringify(key) + headers;
+  return texts.test(all) && !/\\u(0000|d)/.test(all) && byteLength(key) <= 1_024 && headers.length * 3 <= 65_536;
 }
 
 /** Puts publishes of one stream that are called in one turn of the event loop into one request. */

@@ -119,25 +119,23 @@ const classes: Record<string, typeof TidewireError> = {
 };
 
 /** The error of an answer of the server, or of a problem that this library has found. */
-export function errorOf(problem: Problem, id?: number, options?: ErrorOptions): TidewireError {
-  return new (classes[problem.code] ?? TidewireError)(problem, id, options);
+export function errorOf(problem: Problem, id?: number, cause?: unknown): TidewireError {
+  return new (classes[problem.code] ?? TidewireError)(problem, id, cause === undefined ? cause : { cause });
 }
-
-const because = (cause: unknown): ErrorOptions | undefined => (cause === undefined ? undefined : { cause });
 
 /** The program, or the end of the client, has ended this. */
 export const closed = (message = "the client is closed"): TidewireError => errorOf({ code: "closed", message });
 
 /** Nobody knows whether a request had its effect. */
-export const outcomeUnknown = (message: string, id: number, cause?: unknown): TidewireError => errorOf({ code: "outcome_unknown", message }, id, because(cause));
+export const outcomeUnknown = (message: string, id: number, cause?: unknown): TidewireError => errorOf({ code: "outcome_unknown", message }, id, cause);
 
 /** The time of a request, or of an attempt to connect, is over. */
 export const timedOut = (message: string, id?: number, cause?: unknown): TidewireError =>
-  errorOf({ code: "timeout", message, retryable: true }, id, because(cause));
+  errorOf({ code: "timeout", message, retryable: true }, id, cause);
 
 /** What belongs to one connection ends with it. */
 export const connectionLost = (message = "the connection has ended", cause?: unknown): TidewireError =>
-  errorOf({ code: "connection_lost", message, retryable: true }, undefined, because(cause));
+  errorOf({ code: "connection_lost", message, retryable: true }, undefined, cause);
 
 /** Another client owns the partition. */
 export const fenced = (): TidewireError => errorOf({ code: "fenced", message: "another client owns the partition: discard its messages" });
