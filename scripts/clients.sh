@@ -36,15 +36,30 @@ prepare_ts() {
 		npm run --silent build
 		touch node_modules/.built
 	fi
-	cd ..
+	cd react
+	if stale node_modules/.prepared package-lock.json; then
+		npm ci --no-audit --no-fund --loglevel=error
+		touch node_modules/.prepared
+	fi
+	if [ ! -d dist ] || stale node_modules/.built src package.json tsconfig.json ../node_modules/.built; then
+		npm run --silent build
+		touch node_modules/.built
+	fi
+	cd ../..
 }
 
 test_ts() {
 	have node ts || return 0
 	base=${TIDEWIRE_URL#ws://}
 	(cd ts && TIDEWIRE_URL=http://${base%/ws} npm test --silent)
+	(cd ts/react && npm test --silent)
 }
-pack_ts() { have npm ts || return 0; (cd ts && npm pack --silent --pack-destination "$root/.cache/clients"); }
+
+pack_ts() {
+	have npm ts || return 0
+	(cd ts && npm pack --silent --pack-destination "$root/.cache/clients")
+	(cd ts/react && npm pack --silent --pack-destination "$root/.cache/clients")
+}
 
 prepare_python() {
 	have python3 python || return 0

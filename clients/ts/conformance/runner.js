@@ -39,8 +39,8 @@ function cancelAfter(ms) {
 function tokens(c) {
   if (!Array.isArray(c.token)) return c.token;
   const left = [...c.token];
-  return ({ expired }) => {
-    event(c.client, "token", { refused: expired });
+  return ({ refused }) => {
+    event(c.client, "token", { refused });
     return left.length > 1 ? left.shift() : left[0];
   };
 }
@@ -161,7 +161,7 @@ const commands = {
       page.forEach(show);
       event(as, "page", { positions: page.map((m) => m.position) });
     };
-    if (c.pages) void iterate(as, subscription.batches(c.pages), program, showPage);
+    if (c.pages) void iterate(as, subscription.pages(c.pages), program, showPage);
     else void iterate(as, subscription, program, show);
     return { position };
   },

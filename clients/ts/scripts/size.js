@@ -4,7 +4,7 @@ import { fileURLToPath } from "node:url";
 import { gzipSync } from "node:zlib";
 
 /** The most that it may have, compressed. */
-export const limit = 11_500;
+export const limit = 12_600;
 
 export function sizes() {
   const text = readFileSync(new URL("../dist/tidewire.min.js", import.meta.url));

@@ -1,8 +1,8 @@
 import { Batcher } from "./batcher.js";
 import type { Typed } from "./codec.js";
-import { Connection, type SocketClass, type State, type TokenSource } from "./connection.js";
+import { Connection, type SocketClass, type State } from "./connection.js";
 import type { Core, FeedTarget, Resumed } from "./core.js";
-import { milliseconds, within, type Duration } from "./duration.js";
+import { count, milliseconds, within, type Duration } from "./duration.js";
 import { Emitter, surface } from "./emitter.js";
 import { closed, type TidewireError } from "./errors.js";
 import { Events } from "./events.js";
@@ -10,6 +10,7 @@ import { Outbox } from "./outbox.js";
 import { Queue } from "./queue.js";
 import { RoomEntry } from "./room.js";
 import { Stream } from "./stream.js";
+import { Token, type TokenSource } from "./token.js";
 
 export interface Options {
   /** A token, or a function that gets one: before each attempt to connect, and before the one that is in use ends. */
@@ -63,8 +64,12 @@ export class Tidewire extends Emitter<ClientEvents> {
     this.failed_ = (error) => {
       if (!this.emit_("error", error)) surface(error);
     };
-    this.connection_ = new Connection(address(url), socketClass(WebSocket), !!WebSocket, token ?? apiKey, this);
-    this.outbox_ = new Outbox(this.connection_, { timeout_: milliseconds(timeout), maxPending_: maxPending, maxPendingBytes_: maxPendingBytes });
+    this.connection_ = new Connection(address(url), socketClass(WebSocket), !!WebSocket, new Token(token ?? apiKey), this);
+    this.outbox_ = new Outbox(this.connection_, {
+      timeout_: milliseconds(timeout),
+      maxPending_: count("maxPending", maxPending),
+      maxPendingBytes_: count("maxPendingBytes", maxPendingBytes),
+    });
     this.batcher_ = new Batcher(this.outbox_, batch);
   }
 

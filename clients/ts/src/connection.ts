@@ -1,6 +1,7 @@
-import { jitter } from "./duration.js";
-import { connectionLost, errorOf, SignedOut, timedOut, type TidewireError } from "./errors.js";
+import { pause } from "./duration.js";
+import { connectionLost, errorOf, must, SignedOut, timedOut, type TidewireError } from "./errors.js";
 import type { Link } from "./outbox.js";
+import { Renewal, type Token } from "./token.js";
 
 /** The state of a client. `waiting` has the time of the next attempt, and why the connection before has ended. */
 export type State =
@@ -19,9 +20,6 @@ export interface Hello {
   features: string[];
   limits: Record<string, number> & { message_bytes: number };
 }
-
-/** Gets a token. `expired` is true if the server has refused the one before. Throw {@link SignedOut} to end the client. */
-export type TokenSource = (about: { expired: boolean; signal: AbortSignal }) => string | Promise<string>;
 
 /** The part of a WebSocket that is used, of a browser or of the package `ws`. */
 export interface Socket {
@@ -42,7 +40,7 @@ export interface Handlers {
   onDown_(): void;
   onState_(state: State): void;
   onEnd_(error: TidewireError | undefined): void;
-  failed_(error: unknown): void;
+  emit_(name: "error", error: unknown): boolean;
 }
 
 const protocol = "tidewire.v1";
@@ -55,25 +53,30 @@ export class Connection implements Link {
   state_: State = { name: "idle" };
   hello_: Hello | undefined;
   up_ = false;
+  failure_: Error | undefined;
   private socket_: Socket | undefined;
   private attempt_: AbortController | undefined;
   private pauses_ = 0;
   private since_ = 0;
-  private refused_ = false;
-  private renewing_ = false;
+  private renewal_: Renewal | undefined;
   private headerToken_ = false;
   private timer_: ReturnType<typeof setTimeout> | undefined;
   private told_ = false;
   private heard_ = 0;
   private readonly life_ = new AbortController();
+  /** The address, without what may be secret. */
+  private readonly where_: string;
 
   constructor(
     private readonly url_: string,
     private readonly Class_: SocketClass,
     private readonly inHeader_: boolean,
-    private readonly token_: string | TokenSource | undefined,
+    private readonly token_: Token,
     private readonly on_: Handlers,
-  ) {}
+  ) {
+    const { origin, pathname } = new URL(url_);
+    this.where_ = origin + pathname;
+  }
 
   get maxBytes_(): number {
     return this.hello_?.limits.message_bytes ?? Infinity;
@@ -98,21 +101,15 @@ export class Connection implements Link {
     const { signal } = (this.attempt_ = new AbortController());
     this.told_ = false;
     this.set_({ name: "connecting" });
-    this.timer_ = setTimeout(() => this.lost_(timedOut("no connection within 10 s")), attemptTime);
+    this.timer_ = setTimeout(() => this.lost_(timedOut(`no connection to ${this.where_} within 10 s`)), attemptTime);
     try {
-      const token = await this.askToken_(signal);
+      const token = await this.token_.ask_(signal);
       if (!signal.aborted) this.open_(token, signal);
     } catch (error) {
       if (signal.aborted) return;
       if (error instanceof SignedOut) this.end_(error);
       else this.lost_(asError(error));
     }
-  }
-
-  private askToken_(signal: AbortSignal): string | undefined | Promise<string> {
-    const expired = this.refused_;
-    this.refused_ = false;
-    return typeof this.token_ === "function" ? this.token_({ expired, signal }) : this.token_;
   }
 
   private open_(token: string | undefined, signal: AbortSignal): void {
@@ -123,7 +120,8 @@ export class Connection implements Link {
     socket.onmessage = ({ data }: { data: string }) => {
       if (!signal.aborted) this.read_(data, token);
     };
-    socket.onerror = (event: { message?: string }) => void (failure = event.message);
+    // An error of several addresses has no message.
+    socket.onerror = ({ message, error }: { message?: string; error?: { code?: string } }) => void (failure = message || error?.code);
     socket.onclose = ({ code, reason }: { code: number; reason: string }) => {
       if (!signal.aborted) this.closed_(code, String(reason ?? ""), failure);
     };
@@ -131,18 +129,21 @@ export class Connection implements Link {
 
   private read_(data: string, token: string | undefined): void {
     this.heard_ = Date.now();
+    let type: unknown;
     try {
       const message = JSON.parse(data);
-      if (this.up_ && message.id !== "auth" && message.type !== "expiring") this.on_.onFrame_(message);
+      ({ type } = message);
+      if (type === "error") must(message, "code", (code) => typeof code === "string");
+      if (this.up_ && message.id !== "auth" && type !== "expiring") this.on_.onFrame_(message);
       else this.handshake_(message, token);
     } catch (error) {
-      this.on_.failed_(error);
-      this.lost_(asError(error));
+      this.lost_(connectionLost(`the server has sent a frame that is not valid (${type}): ${asError(error).message}`, error));
     }
   }
 
   private handshake_(message: any, token: string | undefined): void {
     if (message.type === "hello") {
+      must(message.limits ?? {}, "message_bytes");
       this.hello_ = message;
       if (token === undefined || this.headerToken_) this.begin_();
       else this.auth_(token);
@@ -159,38 +160,39 @@ export class Connection implements Link {
 
   private authenticated_(answer: any): void {
     const refused = answer.type === "error";
-    this.refused_ = refused;
+    this.token_.refused_ = refused;
     if (!this.up_) {
       if (refused) this.lost_(errorOf(answer));
       else this.begin_();
+    } else if (refused) {
+      this.renewal_?.again_(errorOf(answer));
+    } else {
+      this.endRenewal_();
     }
   }
 
-  /** Sends a new token on the connection that there is. */
+  /** Sends a new token on the connection that there is. It is false if there is no way to get one. */
   renew_(): boolean {
-    const token = this.token_;
-    if (typeof token !== "function") return false;
-    if (!this.renewing_ && this.up_) {
-      this.renewing_ = true;
-      void this.sendNewToken_(this.attempt_!.signal).finally(() => (this.renewing_ = false));
-    }
+    if (!this.token_.renewable_) return false;
+    if (this.up_) this.renewal_ ??= new Renewal(this.token_, (token) => this.auth_(token), (error) => this.notRenewed_(error));
     return true;
   }
 
-  private async sendNewToken_(signal: AbortSignal): Promise<void> {
-    try {
-      const token = await this.askToken_(signal);
-      if (!signal.aborted) this.auth_(token!);
-    } catch (error) {
-      if (signal.aborted) return;
-      if (error instanceof SignedOut) this.end_(error);
-      else this.on_.failed_(error);
-    }
+  /** The token that is in use is still good. If it ends before there is another one, the next attempt has the error. */
+  private notRenewed_(error: unknown): void {
+    if (error instanceof SignedOut) this.end_(error);
+    else this.on_.emit_("error", error);
+  }
+
+  private endRenewal_(): void {
+    this.renewal_?.end_();
+    this.renewal_ = undefined;
   }
 
   private begin_(): void {
     clearTimeout(this.timer_);
     this.up_ = true;
+    this.failure_ = undefined;
     this.since_ = Date.now();
     this.expectSign_(silence);
     this.set_({ name: "connected" });
@@ -227,26 +229,27 @@ export class Connection implements Link {
   }
 
   private closed_(code: number, reason: string, failure: string | undefined): void {
-    const error = connectionLost(failure ?? `the connection was closed: ${code} ${reason}`);
+    const why = failure ?? `closed with ${code} ${reason}`.trim();
+    const error = connectionLost(this.up_ ? `the connection has ended: ${why}` : `no connection to ${this.where_}: ${why}`);
     if (code === 4403) return this.end_(new SignedOut(reason || undefined));
     // A server that refuses the header says so in the answer to the handshake, which only some classes show.
-    if (code === 4401 || (failure?.includes("401") && this.headerToken_)) this.refused_ = true;
-    let pause: number | undefined;
+    if (code === 4401 || (failure?.includes("401") && this.headerToken_)) this.token_.refused_ = true;
+    let wait: number | undefined;
     if (code === 1001) {
       const told = /retry_after_ms=(\d+)/.exec(reason);
       this.told_ = told !== null;
-      pause = told ? Number(told[1]) : Math.random() * 2_000;
+      wait = told ? Number(told[1]) : Math.random() * 2_000;
     }
-    this.lost_(error, pause, code === 4429 ? 5_000 : 0);
+    this.lost_(error, wait, code === 4429 ? 5_000 : 0);
   }
 
   /** Ends this connection or attempt, and begins another one after a pause. */
-  private lost_(error: Error, pause?: number, more = 0): void {
+  private lost_(error: Error, wait?: number, more = 0): void {
+    this.failure_ = error;
     this.cut_();
     if (this.since_ && Date.now() - this.since_ >= stable) this.pauses_ = 0;
     this.since_ = 0;
-    const retryIn = (pause ?? jitter(this.pauses_)) + more;
-    this.pauses_++;
+    const retryIn = pause(wait, this.pauses_++) + more;
     this.timer_ = setTimeout(() => this.again_(), retryIn);
     this.set_({ name: "waiting", retryAt: new Date(Date.now() + retryIn), retryIn, error });
   }
@@ -254,6 +257,7 @@ export class Connection implements Link {
   private cut_(): void {
     clearTimeout(this.timer_);
     this.attempt_?.abort();
+    this.endRenewal_();
     const socket = this.socket_;
     const up = this.up_;
     this.socket_ = undefined;

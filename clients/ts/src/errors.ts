@@ -61,6 +61,9 @@ export class Forbidden extends TidewireError {
 /** There is no stream, queue, group or event store of that name. */
 export class NotFound extends TidewireError {}
 
+/** A message is larger than the server takes. */
+export class TooBig extends TidewireError {}
+
 /** The messages were dropped. Continue after `oldest` - 1. */
 export class TooOld extends TidewireError {
   /** The first position that may still be kept. */
@@ -104,6 +107,7 @@ const classes: Record<string, typeof TidewireError> = {
   conflict: Conflict,
   forbidden: Forbidden,
   not_found: NotFound,
+  too_big: TooBig,
   too_old: TooOld,
   history_lost: HistoryLost,
   lease_lost: LeaseLost,
@@ -115,21 +119,30 @@ const classes: Record<string, typeof TidewireError> = {
 };
 
 /** The error of an answer of the server, or of a problem that this library has found. */
-export function errorOf(problem: Problem, id?: number, options?: ErrorOptions): TidewireError {
-  return new (classes[problem.code] ?? TidewireError)(problem, id, options);
+export function errorOf(problem: Problem, id?: number, cause?: unknown): TidewireError {
+  return new (classes[problem.code] ?? TidewireError)(problem, id, cause === undefined ? cause : { cause });
 }
 
 /** The program, or the end of the client, has ended this. */
 export const closed = (message = "the client is closed"): TidewireError => errorOf({ code: "closed", message });
 
 /** Nobody knows whether a request had its effect. */
-export const outcomeUnknown = (message: string, id: number, cause?: unknown): TidewireError => errorOf({ code: "outcome_unknown", message }, id, { cause });
+export const outcomeUnknown = (message: string, id: number, cause?: unknown): TidewireError => errorOf({ code: "outcome_unknown", message }, id, cause);
 
 /** The time of a request, or of an attempt to connect, is over. */
-export const timedOut = (message: string, id?: number): TidewireError => errorOf({ code: "timeout", message, retryable: true }, id);
+export const timedOut = (message: string, id?: number, cause?: unknown): TidewireError =>
+  errorOf({ code: "timeout", message, retryable: true }, id, cause);
 
 /** What belongs to one connection ends with it. */
-export const connectionLost = (message = "the connection has ended"): TidewireError => errorOf({ code: "connection_lost", message, retryable: true });
+export const connectionLost = (message = "the connection has ended", cause?: unknown): TidewireError =>
+  errorOf({ code: "connection_lost", message, retryable: true }, undefined, cause);
 
 /** Another client owns the partition. */
 export const fenced = (): TidewireError => errorOf({ code: "fenced", message: "another client owns the partition: discard its messages" });
+
+/** A field that a message of the server has to have: a whole number, unless `good` says what it is. */
+export function must<T = number>(message: any, name: string, good: (value: any) => boolean = Number.isSafeInteger): T {
+  const value = message[name];
+  if (!good(value)) throw new TypeError(`${name} is ${JSON.stringify(value)}`);
+  return value;
+}

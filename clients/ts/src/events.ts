@@ -1,6 +1,6 @@
 import type { Core } from "./core.js";
-import { jitter, sleep } from "./duration.js";
-import { Conflict } from "./errors.js";
+import { count, jitter, sleep } from "./duration.js";
+import { Conflict, must } from "./errors.js";
 import { Feed } from "./feed.js";
 import { matches, union, type Query } from "./query.js";
 import type { Answer, CallOptions } from "./request.js";
@@ -36,6 +36,7 @@ export interface Condition {
 export interface Appended {
   /** Where the events are, in their order. */
   positions: number[];
+  /** They were stored before: this was a repetition, be it one that the library itself has sent after a reconnect. */
   duplicate: boolean;
 }
 
@@ -89,7 +90,7 @@ export class Events {
   append(events: NewEvent | readonly NewEvent[], options: AppendOptions = {}): Promise<Appended> {
     const fields = JSON.stringify({ store: this.store, events: [events].flat(), condition: wire(options.condition) });
     const outbox = this.core_.outbox_;
-    const read = ({ positions, duplicate }: Answer) => ({ positions, duplicate: !!duplicate });
+    const read = (answer: Answer) => ({ positions: must(answer, "positions", Array.isArray), duplicate: !!answer.duplicate });
     return outbox.call_(options, outbox.storing_("append", this.store ?? "", () => fields.slice(1), read));
   }
 
@@ -103,7 +104,7 @@ export class Events {
     const { backwards, page } = options;
     for (;;) {
       const fields = { type: "query", store: this.store, query: items(query), after, before, backwards, limit: page ?? 1_000 };
-      const { events, next }: Answer = await this.core_.outbox_.ask_(options, "query", fields);
+      const { events, next } = await this.core_.outbox_.ask_<Found>(options, "query", fields, found);
       yield events;
       if (!events.length) return;
       if (backwards) before = next;
@@ -114,7 +115,10 @@ export class Events {
   /** Counts the events that match each query. The counts are right as long as the condition holds. */
   project(queries: readonly Query[], options: CallOptions = {}): Promise<{ counts: number[]; condition: Condition }> {
     const fields = { type: "project", store: this.store, queries: queries.map(items) };
-    return this.core_.outbox_.ask_(options, "project", fields, ({ counts, condition }) => ({ counts, condition }));
+    return this.core_.outbox_.ask_(options, "project", fields, (answer) => ({
+      counts: must(answer, "counts", Array.isArray),
+      condition: must(answer, "condition", isObject),
+    }));
   }
 
   /** Iterates over the events that match, those that are stored and then those to come. */
@@ -131,6 +135,7 @@ export class Events {
     decide: (states: S) => NewEvent | readonly NewEvent[] | undefined | Promise<NewEvent | readonly NewEvent[] | undefined>,
     options: DecideOptions = {},
   ): Promise<Decided> {
+    const attempts = count("attempts", options.attempts ?? 5);
     const query = union(Object.values<Projection<any>>(projections).map((projection) => projection.query));
     for (let tries = 1; ; tries++) {
       const { states, after } = await this.fold_(projections, query, options);
@@ -139,7 +144,7 @@ export class Events {
       try {
         return { ...(await this.append(events, { ...options, condition: { query, after } })), tries };
       } catch (error) {
-        if (!(error instanceof Conflict) || tries >= (options.attempts ?? 5)) throw error;
+        if (!(error instanceof Conflict) || tries >= attempts) throw error;
       }
       await sleep(jitter(tries, 10));
     }
@@ -186,6 +191,16 @@ export class EventSubscription extends Feed<StoredEvent, StoredEvent> {
     return event;
   }
 }
+
+interface Found {
+  events: StoredEvent[];
+  next: number;
+}
+
+/** A page of events, as the server has answered. */
+const found = (answer: Answer): Found => ({ events: must(answer, "events", Array.isArray), next: must(answer, "next") });
+
+const isObject = (value: unknown) => typeof value === "object" && value !== null;
 
 /** A query as it is on the wire, whatever else the object of the program has. */
 const items = (query: Query): Query => ({ items: query.items });

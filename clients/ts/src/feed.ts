@@ -1,5 +1,6 @@
 import type { Core } from "./core.js";
-import { closed, errorOf, TooOld, type TidewireError } from "./errors.js";
+import { count } from "./duration.js";
+import { closed, errorOf, must, TooOld, type TidewireError } from "./errors.js";
 import { Inbox } from "./inbox.js";
 import type { Answer, CallOptions } from "./request.js";
 import { Standing } from "./standing.js";
@@ -29,12 +30,14 @@ export abstract class Feed<Raw extends { position: number }, T> extends Standing
   private readonly credits_: number;
   private name_: string;
   private used_ = 0;
+  /** How many messages the server may still send. */
+  private left_: number;
 
   /** @internal */
   constructor(core: Core, private readonly options_: FeedOptions) {
     const name = core.name_();
     super(core, `feed ${name}`, options_);
-    this.credits_ = options_.credits ?? 256;
+    this.credits_ = this.left_ = count("credits", options_.credits ?? 256);
     this.name_ = name;
     core.feeds_.set(name, this);
   }
@@ -65,6 +68,12 @@ export abstract class Feed<Raw extends { position: number }, T> extends Standing
   }
 
   /** @internal */
+  protected override read_(answer: Answer): Answer {
+    must(answer, "position");
+    return answer;
+  }
+
+  /** @internal */
   protected answered_(answer: Answer): void {
     if (answer.position !== undefined) this.pass_(answer as Passed);
   }
@@ -74,6 +83,7 @@ export abstract class Feed<Raw extends { position: number }, T> extends Standing
     const core = this.core_;
     this.inbox_.items_ = [];
     this.used_ = 0;
+    this.left_ = this.credits_;
     // Messages of the subscription before have its name.
     core.feeds_.delete(this.name_);
     core.feeds_.set((this.name_ = core.name_()), this);
@@ -82,8 +92,24 @@ export abstract class Feed<Raw extends { position: number }, T> extends Standing
 
   /** @internal */
   take_(frame: any): void {
-    if (frame.type === "position" && !this.inbox_.items_.length) this.pass_(frame);
-    else this.inbox_.push_(frame);
+    const { type, partition } = frame;
+    const items = this.inbox_.items_;
+    const last = items.at(-1);
+    // The subscription ends with its error.
+    if (last?.type === "error") return;
+    if (type === "position") {
+      if (!last) return this.pass_(frame);
+      if (last.type === type && last.partition === partition) items.pop();
+    } else if (type !== "error" && --this.left_ < 0) {
+      throw new RangeError(`there are no credits for it in ${this.name_}`);
+    }
+    this.inbox_.push_(frame);
+  }
+
+  /** @internal */
+  override down_(): void {
+    super.down_();
+    this.left_ = this.credits_;
   }
 
   /** @internal */
@@ -107,6 +133,7 @@ export abstract class Feed<Raw extends { position: number }, T> extends Standing
     this.used_ += n;
     if (this.used_ * 2 < this.credits_) return;
     this.core_.send_({ type: "credit", subscription: this.name_, n: this.used_ });
+    this.left_ += this.used_;
     this.used_ = 0;
   }
 

@@ -1,6 +1,7 @@
 /// <reference lib="esnext.disposable" preserve="true" />
 export { connect, Tidewire, type Options, type ClientEvents } from "./client.js";
-export type { State, TokenSource, SocketClass, Socket } from "./connection.js";
+export type { State, SocketClass, Socket } from "./connection.js";
+export type { TokenSource } from "./token.js";
 export type { CallOptions } from "./request.js";
 export type { Duration } from "./duration.js";
 export { bytes, json, text, type Codec, type Schema, type StandardResult, type StandardSchema, type Typed } from "./codec.js";
@@ -20,5 +21,5 @@ export type {
 } from "./events.js";
 export { QueryBuilder, tagged, typed, type Query, type QueryItem } from "./query.js";
 export {
-  Closed, Conflict, Fenced, Forbidden, HistoryLost, InvalidMessage, LeaseLost, NotFound, OutcomeUnknown, SignedOut, TidewireError, Timeout, TooOld,
+  Closed, Conflict, Fenced, Forbidden, HistoryLost, InvalidMessage, LeaseLost, NotFound, OutcomeUnknown, SignedOut, TidewireError, Timeout, TooBig, TooOld,
 } from "./errors.js";

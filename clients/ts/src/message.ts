@@ -31,7 +31,7 @@ export class Message<T> {
 /** Reads the payload of a message with a codec. What that refuses is {@link InvalidMessage}. */
 export function decode<T>(codec: Codec<T>, raw: RawMessage): T | Promise<T> {
   const invalid = (cause: any) =>
-    errorOf({ code: "invalid_message", message: `the payload is not valid: ${cause?.message ?? cause}`, received: raw }, undefined, { cause });
+    errorOf({ code: "invalid_message", message: `the payload is not valid: ${cause?.message ?? cause}`, received: raw }, undefined, cause);
   try {
     const value = codec.decode(payloadOf(raw));
     if (value instanceof Promise) {

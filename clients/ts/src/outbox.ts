@@ -1,5 +1,5 @@
 import { byteLength } from "./codec.js";
-import { jitter, quietTimer } from "./duration.js";
+import { pause, quietTimer } from "./duration.js";
 import { closed, connectionLost, errorOf, OutcomeUnknown, outcomeUnknown, type TidewireError } from "./errors.js";
 import { Caller, deadlineOf, Request, type Answer, type CallOptions, type Spec } from "./request.js";
 import { soon } from "./tick.js";
@@ -7,6 +7,8 @@ import { soon } from "./tick.js";
 /** What the outbox needs of a connection. */
 export interface Link {
   readonly up_: boolean;
+  /** Why there is no connection. */
+  readonly failure_: Error | undefined;
   /** How large a frame may be, or Infinity as long as that is not known. */
   readonly maxBytes_: number;
   /** Connects, if that has not begun. */
@@ -42,6 +44,7 @@ export class Outbox {
   private bytes_ = 0;
   private readonly holds_ = new Map<string, Hold>();
   private lastId_ = 0;
+  private calls_ = 0;
   private sequence_ = 0;
   private scheduled_ = false;
   private sweep_: ReturnType<typeof setTimeout> | undefined;
@@ -91,9 +94,12 @@ export class Outbox {
 
   /** Adds a call to a request that is not sent. */
   add_<R>(request: Request, options: CallOptions): Caller<R> {
-    const caller = new Caller<R>(deadlineOf(options, this.bounds_.timeout_), options.signal);
+    const caller = new Caller<R>(this.calls_++, deadlineOf(options, this.bounds_.timeout_), options.signal);
     request.callers_.push(caller);
-    caller.watch_(() => this.settled_());
+    caller.watch_(() => {
+      this.forget_(request);
+      this.schedule_();
+    });
     this.sweepBy_(caller.deadline_);
     return caller;
   }
@@ -126,12 +132,14 @@ export class Outbox {
     const queue = this.queue_;
     let full = false;
     this.queue_ = [];
-    for (const request of queue) {
+    for (let i = 0; i < queue.length; i++) {
+      const request = queue[i]!;
       if (!request.waiting_) continue;
       // Requests that mean something on this connection alone wait for no room, since they settle what others have sent.
       const bound = request.spec_.mode_ === "bound";
       full ||= !bound && !this.hasRoom_(request);
       if (!this.link_.up_ || (full && !bound) || this.holds_.get(request.spec_.lane_)?.timer_) this.queue_.push(request);
+      else if (this.isTooBig_(request)) queue.splice(i + 1, 0, ...this.parts_(request, Math.ceil(request.callers_.length / 2)));
       else this.transmit_(request);
     }
     this.settled_();
@@ -146,33 +154,45 @@ export class Outbox {
     return room;
   }
 
+  /** Whether the server does not take the frame. If that has one call, the call fails. */
+  private isTooBig_(request: Request): boolean {
+    const text = request.frame_();
+    const { maxBytes_ } = this.link_;
+    const bytes = text.length * 3 > maxBytes_ ? byteLength(text) : 0;
+    if (bytes <= maxBytes_) return false;
+    if (request.callers_.length === 1) request.fail_(errorOf({ code: "too_big", message: `${bytes} bytes: the server takes ${maxBytes_}` }, request.id_));
+    return true;
+  }
+
+  /** Makes requests of up to `size` calls each, in the place of one. There are none for a single call. */
+  private parts_({ callers_, spec_ }: Request, size: number): Request[] {
+    const parts: Request[] = [];
+    for (let i = 0; callers_.length > 1 && i < callers_.length; i += size) {
+      const part = this.request_(spec_);
+      part.callers_.push(...callers_.slice(i, i + size));
+      parts.push(part);
+    }
+    return parts;
+  }
+
   private transmit_(request: Request): void {
     const text = request.frame_();
-    const link = this.link_;
-    const bytes = text.length * 3 > link.maxBytes_ ? byteLength(text) : 0;
-    if (bytes > link.maxBytes_) {
-      if (!this.split_(request)) {
-        request.fail_(errorOf({ code: "too_big", message: `${bytes} bytes: the server takes ${link.maxBytes_}` }, request.id_));
-      };
-      return;
-    }
     request.sent_ = request.begun_ = true;
     this.inflight_.set(request.id_, request);
     this.bytes_ += text.length;
-    link.send_(text);
+    this.link_.send_(text);
   }
 
   /** Takes the answer to a request. */
   answer_(answer: Answer): void {
     const request = this.inflight_.get(answer.id);
     if (!request) return;
+    const ok = answer.type === "ok";
+    // If the answer is not valid, this throws, the connection ends, and the request is still there to be sent again.
+    if (ok) request.ok_(answer);
     this.remove_(request);
-    if (answer.type === "ok") {
-      this.release_(request.spec_.lane_);
-      request.ok_(answer);
-    } else {
-      this.refused_(request, answer);
-    }
+    if (ok) this.release_(request.spec_.lane_);
+    else this.refused_(request, answer);
     if (this.queue_.length) this.schedule_();
     else this.settled_();
   }
@@ -193,30 +213,21 @@ export class Outbox {
       request.unknown_ ||= unknown;
       this.hold_(lane_, answer.retry_after_ms);
       this.requeue_([request]);
-    } else if (aboutStream.test(code) || error instanceof OutcomeUnknown || !this.split_(request)) {
+    } else if (aboutStream.test(code) || error instanceof OutcomeUnknown || request.callers_.length === 1) {
       request.fail_(error);
+    } else {
+      // No message of it should be bad. If one is, it harms no other, but they come after what went out meanwhile.
+      this.requeue_(this.parts_(request, 1));
     }
   }
 
-  /** Makes a request of each call, so that one bad message harms no other. */
-  private split_({ callers_, spec_ }: Request): boolean {
-    if (callers_.length < 2) return false;
-    for (const caller of callers_) {
-      const alone = this.request_(spec_);
-      alone.callers_.push(caller);
-      this.queue_.push(alone);
-    }
-    this.schedule_();
-    return true;
-  }
-
-  private hold_(lane: string, told: number | undefined): void {
+  private hold_(lane: string, told: unknown): void {
     const hold: Hold = this.holds_.get(lane) ?? { attempts_: 0 };
     this.holds_.set(lane, hold);
     hold.timer_ ??= setTimeout(() => {
       hold.timer_ = undefined;
       this.schedule_();
-    }, told ?? jitter(hold.attempts_++));
+    }, pause(told, hold.attempts_++));
   }
 
   private release_(lane: string): void {
@@ -226,7 +237,7 @@ export class Outbox {
 
   /** Puts requests back, in the order of their calls. */
   private requeue_(requests: Request[]): void {
-    this.queue_ = [...requests, ...this.queue_].sort((a, b) => a.id_ - b.id_);
+    this.queue_ = [...requests, ...this.queue_].sort((a, b) => a.order_ - b.order_);
     this.schedule_();
   }
 
@@ -274,8 +285,18 @@ export class Outbox {
   private expire_(): void {
     const now = Date.now();
     this.sweepAt_ = Infinity;
-    this.sweepBy_(Math.min(...this.all_().map((request) => request.expire_(now))));
-    this.settled_();
+    let next = Infinity;
+    for (const request of this.all_()) {
+      next = Math.min(next, request.expire_(now, this.link_));
+      this.forget_(request);
+    }
+    this.sweepBy_(next);
+    this.schedule_();
+  }
+
+  /** Nobody waits for a request any more: it takes no room, and an answer that comes later is for nobody. */
+  private forget_(request: Request): void {
+    if (request.sent_ && !request.waiting_) this.remove_(request);
   }
 
   /** Fails everything that waits, and all later calls. */

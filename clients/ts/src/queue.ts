@@ -1,6 +1,7 @@
 import { codecOf, type Codec, type Typed } from "./codec.js";
 import type { Core } from "./core.js";
 import { milliseconds, type Duration } from "./duration.js";
+import { must } from "./errors.js";
 import type { Job } from "./job.js";
 import type { Answer, CallOptions } from "./request.js";
 import { messageJSON, type MessageOptions } from "./stream.js";
@@ -20,7 +21,7 @@ export interface EnqueueOptions extends MessageOptions, CallOptions {
 export interface Enqueued {
   /** Where it is; of several the first. */
   position: number;
-  /** It was there before: by its unique key, or since this was a repetition. */
+  /** It was there before: by its unique key, or since this was a repetition, be it one that the library itself has sent after a reconnect. */
   duplicate: boolean;
 }
 
@@ -48,7 +49,7 @@ export class Queue<T = unknown> {
     const ms = (duration: Duration | undefined) => (duration === undefined ? undefined : milliseconds(duration));
     const fields = JSON.stringify({ queue: this.name, delay_ms: ms(delay), priority, unique_key: uniqueKey, unique_ms: ms(uniqueFor) }).slice(1, -1);
     const outbox = this.core_.outbox_;
-    const read = ({ position, duplicate }: Answer) => ({ position: position!, duplicate: !!duplicate });
+    const read = (answer: Answer) => ({ position: must(answer, "position"), duplicate: !!answer.duplicate });
     // A unique key makes a repetition harmless by itself, and the server takes only one of the two.
     return outbox.call_(options, outbox.storing_("enqueue", this.name, () => `${fields},${body}`, read, uniqueKey !== undefined));
   }

@@ -1,5 +1,6 @@
 import { milliseconds, type Duration } from "./duration.js";
 import { errorOf, outcomeUnknown, timedOut, type Problem, type TidewireError } from "./errors.js";
+import type { Link } from "./outbox.js";
 
 /** What every call that waits for an answer takes. */
 export interface CallOptions {
@@ -23,7 +24,7 @@ export class Caller<R = any> {
   private reject_!: (error: unknown) => void;
   private aborted_: (() => void) | undefined;
 
-  constructor(readonly deadline_: number, private readonly signal_?: AbortSignal) {
+  constructor(readonly order_: number, readonly deadline_: number, private readonly signal_?: AbortSignal) {
     this.promise_ = new Promise((resolve, reject) => {
       this.resolve_ = resolve;
       this.reject_ = reject;
@@ -80,7 +81,7 @@ export interface Spec {
   effect_?: boolean;
   /** The text of the frame. It is asked before the request is sent for the first time. */
   write_(request: Request): string;
-  /** The result of caller i. */
+  /** The result of caller i. It throws if the answer lacks something. */
   read_(answer: Answer, i: number): unknown;
   /** The error of a request that ends with its connection. */
   lost_?(): TidewireError;
@@ -101,6 +102,11 @@ export class Request {
 
   constructor(readonly id_: number, readonly spec_: Spec) {}
 
+  /** Its place among all: that of its first call. */
+  get order_(): number {
+    return this.callers_[0]!.order_;
+  }
+
   /** Whether anybody waits. */
   get waiting_(): boolean {
     return this.callers_.some((caller) => caller.open_);
@@ -114,8 +120,10 @@ export class Request {
     return this.text_;
   }
 
+  /** Hands the results to the calls: to all, or, if the answer is not valid, to none. */
   ok_(answer: Answer): void {
-    this.callers_.forEach((caller, i) => caller.done_(this.spec_.read_(answer, i)));
+    const results = this.callers_.map((_, i) => this.spec_.read_(answer, i));
+    this.callers_.forEach((caller, i) => caller.done_(results[i]));
   }
 
   fail_(error: unknown): void {
@@ -123,21 +131,24 @@ export class Request {
   }
 
   /** Fails the calls whose time is over, and returns when the next one ends. */
-  expire_(now: number): number {
+  expire_(now: number, link: Link): number {
     let next = Infinity;
     for (const caller of this.callers_) {
       if (!caller.open_) continue;
-      if (caller.deadline_ <= now) caller.fail_(this.expired_());
+      if (caller.deadline_ <= now) caller.fail_(this.expired_(link));
       else if (caller.deadline_ < next) next = caller.deadline_;
     }
     return next;
   }
 
-  private expired_(): TidewireError {
+  private expired_({ up_, failure_ }: Link): TidewireError {
     if (this.spec_.effect_ && (this.sent_ || this.unknown_)) {
-      return outcomeUnknown("no answer in time: the request may have had its effect", this.id_, this.last_);
+      return outcomeUnknown("no answer in time: the request may have had its effect", this.id_, this.last_ ?? failure_);
     }
-    return this.last_ ?? timedOut(this.sent_ ? "no answer in time" : "not sent in time", this.id_);
+    if (this.last_) return this.last_;
+    if (this.sent_) return timedOut("no answer in time", this.id_);
+    const why = up_ ? "others wait for their answers" : (failure_?.message ?? "there is no connection yet");
+    return timedOut(`not sent in time: ${why}`, this.id_, failure_);
   }
 
   /** The error that an answer is. */

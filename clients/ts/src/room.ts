@@ -1,6 +1,7 @@
 import type { Core } from "./core.js";
+import { count } from "./duration.js";
 import { Emitter } from "./emitter.js";
-import { closed, errorOf, HistoryLost, TooOld, type TidewireError } from "./errors.js";
+import { closed, errorOf, HistoryLost, must, TooOld, type TidewireError } from "./errors.js";
 import { Inbox } from "./inbox.js";
 import type { Answer, CallOptions } from "./request.js";
 import { Standing } from "./standing.js";
@@ -68,12 +69,14 @@ export class Room extends Standing {
   private seen_: number | undefined;
   private stored_ = false;
   private full_ = false;
+  private readonly buffer_: number;
 
   /** @internal */
   constructor(core: Core, readonly name: string, private readonly options_: JoinOptions) {
     super(core, `join ${name}`, options_);
     this.events_.failed_ = core.failed_;
     this.seen_ = options_.after;
+    this.buffer_ = count("buffer", options_.buffer ?? 1_000);
     this.messages = {
       next: () => this.inbox_.next_(),
       return: async () => {
@@ -164,7 +167,7 @@ export class Room extends Standing {
     const { position } = chat;
     if (position !== undefined && this.own_.delete(position)) return;
     // A program that does not take its chats gets the rest later, from the store; or not, if there is none.
-    if (this.full_ || this.inbox_.items_.length >= (this.options_.buffer ?? 1_000)) {
+    if (this.full_ || this.inbox_.items_.length >= this.buffer_) {
       if (!this.full_ && !this.stored_) this.tell_("gap", { missed: undefined });
       this.full_ = true;
     } else {
@@ -211,7 +214,7 @@ export class Room extends Standing {
     const outbox = this.core_.outbox_;
     const fields = { room: this.name, user: this.options_.user, ...(typeof chat === "string" ? { text: chat } : chat) };
     const body = JSON.stringify(fields).slice(1);
-    const read = ({ position }: Answer) => this.said_(position);
+    const read = (answer: Answer) => this.said_(this.stored_ ? must(answer, "position") : answer.position);
     return outbox.call_(options, {
       ...outbox.storing_("chat", this.name, () => body, read, !this.stored_),
       ...(!this.stored_ && { mode_: "once", effect_: false }),

@@ -1,7 +1,7 @@
 import type { Core } from "./core.js";
-import { jitter } from "./duration.js";
+import { pause } from "./duration.js";
 import { TidewireError } from "./errors.js";
-import type { Answer, CallOptions } from "./request.js";
+import { deadlineOf, type Answer, type CallOptions } from "./request.js";
 
 /**
  * What the program has asked for once, and has until it ends it: a subscription, a worker, a membership.
@@ -23,10 +23,18 @@ export abstract class Standing {
     /** @internal */ protected readonly core_: Core,
     private readonly lane_: string,
     private readonly call_: CallOptions,
-  ) {}
+  ) {
+    // What is wrong with it is an error of the call, and not of an iteration.
+    deadlineOf(call_, 0);
+  }
 
   /** The request, as of now. @internal */
   protected abstract request_(): object;
+  /** Reads the answer to it. It throws if that lacks something. @internal */
+  protected read_(answer: Answer): Answer {
+    return answer;
+  }
+
   /** The server has it. @internal */
   protected abstract answered_(answer: Answer): void;
   /** The server has it no more. It is true if it is to be asked for again at once, in another way. @internal */
@@ -46,7 +54,8 @@ export abstract class Standing {
     if (signal?.aborted) stop();
     for (;;) {
       try {
-        const answer = await this.core_.outbox_.ask_({ timeout: timeout!, signal: this.first_.signal }, this.lane_, this.request_());
+        const options = { timeout: timeout!, signal: this.first_.signal };
+        const answer = await this.core_.outbox_.ask_(options, this.lane_, this.request_(), (ok) => this.read_(ok));
         this.live_ = true;
         return this.answered_(answer);
       } catch (error) {
@@ -68,7 +77,7 @@ export abstract class Standing {
     clearTimeout(this.timer_);
     if (this.over_ || !this.core_.up_) return;
     const turn = ++this.turn_;
-    this.core_.outbox_.bound_(this.request_(), { ahead_: true }).then(
+    this.core_.outbox_.bound_(this.request_(), { ahead_: true, read_: (ok) => this.read_(ok) }).then(
       (answer) => {
         if (turn !== this.turn_) return;
         this.failures_ = 0;
@@ -85,7 +94,7 @@ export abstract class Standing {
   protected trouble_(error: TidewireError): void {
     if (this.over_) return;
     if (this.recover_(error)) this.again_();
-    else if (error.retryable) this.timer_ = setTimeout(() => this.again_(), error.retryAfter ?? jitter(this.failures_++));
+    else if (error.retryable) this.timer_ = setTimeout(() => this.again_(), pause(error.retryAfter, this.failures_++));
     else this.end_(error);
   }
 

@@ -21,12 +21,15 @@ export interface StoredAll extends Stored {
   count: number;
 }
 
+/** The headers of a message on the wire, if it has some: those of the program, and what a hook adds. */
+const headersJSON = ({ headers }: MessageOptions): string | undefined => JSON.stringify(hooks.sending_ ? hooks.sending_(headers) : headers);
+
 /** A message on the wire, as JSON. */
-export function messageJSON(payload: string | Uint8Array, { key, headers }: MessageOptions): string {
-  const all = hooks.sending_ ? hooks.sending_(headers) : headers;
+export function messageJSON(payload: string | Uint8Array, options: MessageOptions, headers = headersJSON(options)): string {
+  const { key } = options;
   let fields = `{${payloadFields(payload)}`;
   if (key !== undefined) fields += `,"key":${JSON.stringify(key)}`;
-  if (all !== undefined) fields += `,"headers":${JSON.stringify(all)}`;
+  if (headers !== undefined) fields += `,"headers":${headers}`;
   return `${fields}}`;
 }
 
@@ -42,7 +45,8 @@ export class Stream<T = unknown> {
   /** Stores a message. The promise is fulfilled after the commit. The message is stored once, also if it was sent again. */
   publish(value: T, options: PublishOptions = {}): Promise<Stored> {
     try {
-      return this.batcher_.publish_(this.name, options.key, messageJSON(this.codec_.encode(value), options), options);
+      const headers = headersJSON(options);
+      return this.batcher_.publish_(this.name, headers, messageJSON(this.codec_.encode(value), options, headers), options);
     } catch (error) {
       return Promise.reject(error);
     }
@@ -53,7 +57,7 @@ export class Stream<T = unknown> {
     const messages = values.map((value) => messageJSON(this.codec_.encode(value), options)).join();
     const outbox = this.core_.outbox_;
     const body = `"stream":${JSON.stringify(this.name)},"messages":[${messages}]}`;
-    const read = ({ position, partition, duplicate, count }: Answer) => ({ ...stored(position!, partition, duplicate), count: count ?? values.length });
+    const read = (answer: Answer) => ({ ...stored(answer), count: answer.count ?? values.length });
     return outbox.call_(options, outbox.storing_("publish", this.name, () => body, read));
   }
 

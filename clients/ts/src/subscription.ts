@@ -1,7 +1,8 @@
 import type { Codec } from "./codec.js";
 import type { Core } from "./core.js";
+import { count } from "./duration.js";
 import { later } from "./emitter.js";
-import { Fenced, fenced, type InvalidMessage } from "./errors.js";
+import { Fenced, fenced, must, type InvalidMessage } from "./errors.js";
 import { Feed, type Passed } from "./feed.js";
 import { decode, Message, type RawMessage } from "./message.js";
 import { hooks, type Work } from "./hooks.js";
@@ -50,6 +51,9 @@ export class Subscription<T> extends Feed<RawMessage, Message<T>> {
 
   /** @internal */
   constructor(core: Core, readonly stream: string, private readonly codec_: Codec<T>, private readonly o_: SubscribeOptions) {
+    const { after, at, from, group, share } = o_;
+    if ([after, at, from, group].filter((start) => start !== undefined).length > 1) throw new TypeError("give one of after, at, from and group");
+    if (share && !group) throw new TypeError("share needs a group");
     super(core, o_);
     this.open_();
   }
@@ -58,6 +62,11 @@ export class Subscription<T> extends Feed<RawMessage, Message<T>> {
   protected fields_(): object {
     const { keys, headers, share, group } = this.o_;
     return { stream: this.stream, keys, headers, ...(share && { share, group }) };
+  }
+
+  /** @internal */
+  protected override read_(answer: Answer): Answer {
+    return this.o_.share ? answer : super.read_(answer);
   }
 
   /** @internal */
@@ -167,7 +176,7 @@ export class Subscription<T> extends Feed<RawMessage, Message<T>> {
 
   private send_(group: string, position: number, partition?: number): Promise<number> {
     const fields = { type: "commit", stream: this.stream, group, position, partition };
-    const read = (answer: Answer) => answer.position!;
+    const read = (answer: Answer) => must(answer, "position");
     const lane = `commit ${this.stream} ${group}`;
     if (partition === undefined) return this.core_.outbox_.ask_({}, lane, fields, read);
     if (!this.owned_.has(partition)) return Promise.reject(fenced());
@@ -175,7 +184,11 @@ export class Subscription<T> extends Feed<RawMessage, Message<T>> {
   }
 
   /** Iterates over pages of up to `max` messages that have arrived. */
-  async *batches(max: number): AsyncGenerator<Page<T>, void, undefined> {
+  pages(max: number): AsyncGenerator<Page<T>, void, undefined> {
+    return this.paging_(count("max", max));
+  }
+
+  private async *paging_(max: number): AsyncGenerator<Page<T>, void, undefined> {
     try {
       for (;;) {
         const first = await this.next();

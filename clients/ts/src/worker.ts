@@ -1,6 +1,6 @@
 import { encoder, type Codec } from "./codec.js";
 import type { Core } from "./core.js";
-import { milliseconds, quietTimer, within, type Duration } from "./duration.js";
+import { count, milliseconds, quietTimer, within, type Duration } from "./duration.js";
 import { later } from "./emitter.js";
 import { closed, errorOf } from "./errors.js";
 import { Dead, Job, Retry, type Delivery } from "./job.js";
@@ -17,7 +17,7 @@ export interface WorkOptions<T> extends CallOptions {
   concurrency?: number;
   /** By how long a lease is extended, at half of this time: 30 s unless given. */
   lease?: Duration;
-  /** Is told what became of each job, and of the error of its handler. */
+  /** Is told what became of each job, and of the error of its handler. Without it, errors of handlers go to `console.warn`. */
   onDone?: (job: Job<T>, outcome: Outcome, error?: unknown) => unknown;
 }
 
@@ -52,7 +52,7 @@ export class Worker<T> extends Standing {
   ) {
     if (core.workers_.has(queue)) throw new TypeError(`this client has a worker of ${queue}: give it more concurrency`);
     super(core, `consume ${queue}`, options_);
-    this.concurrency_ = options_.concurrency ?? 1;
+    this.concurrency_ = count("concurrency", options_.concurrency ?? 1);
     this.lease_ = milliseconds(options_.lease ?? serverLease);
     this.settler_ = new Settler(core, queue);
     this.done = new Promise((resolve, reject) => {
@@ -111,6 +111,8 @@ export class Worker<T> extends Standing {
   private deliver_(raw: Delivery): void {
     // What comes after the stop has begun goes back to the queue with the end of the consumer.
     if (this.over_ || this.stopping_) return;
+    // Answers may come after deliveries for which they made room, and the server knows first of a lease that has ended.
+    if (this.jobs_.size >= 4 * this.concurrency_) throw new RangeError(`there are no credits for it in ${this.queue}`);
     const job = new Job<T>(raw);
     this.jobs_.set(raw.delivery, job);
     this.running_++;
@@ -147,7 +149,11 @@ export class Worker<T> extends Standing {
       this.core_.failed_(error);
     }
     if (this.jobs_.get(job.delivery_) === job) this.jobs_.delete(job.delivery_);
-    later(this.core_.failed_, this.options_.onDone, job, outcome, failure);
+    const { onDone } = this.options_;
+    if (onDone) later(this.core_.failed_, onDone, job, outcome, failure);
+    else if (settled && failure !== undefined && !(failure instanceof Retry || failure instanceof Dead)) {
+      console.warn(`tidewire: queue ${this.queue}, position ${job.position}, delivery ${job.delivery_}: the handler has failed`, failure);
+    }
     if (this.jobs_.size === 0) this.idle_?.();
   }
 

@@ -140,7 +140,7 @@ test("a token goes as a header to a class that was given, and as auth else", asy
 test("the callback is asked before each attempt, and is told of a refusal", async () => {
   mock.method(Math, "random", () => 0);
   const asked = [];
-  const f = fake({ token: ({ expired }) => `t${asked.push(expired)}` });
+  const f = fake({ token: ({ refused }) => `t${asked.push(refused)}` });
   void f.tw.stream("s").publish(1, { timeout: 0 });
   await f.up();
   f.socket.cut(4401);
@@ -181,6 +181,112 @@ test("a token that ends soon is renewed on the connection", async () => {
   f.socket.say({ type: "ok", id: "auth" });
   await settle();
   assert.equal(f.tw.state.name, "connected");
+});
+
+for (const nothing of [undefined, null, "", 7]) {
+  test(`a token callback that returns ${JSON.stringify(nothing)} fails the attempt`, async () => {
+    let token = nothing;
+    const f = fake({ token: () => token });
+    const call = watch(f.tw.stream("s").publish(1, { timeout: 0 }));
+    await settle();
+    assert.equal(f.sockets.length, 0);
+    assert.match(f.tw.state.error.message, /there is no token/);
+    token = "good";
+    mock.timers.tick(f.tw.state.retryIn);
+    await f.up();
+    f.socket.ok(f.socket.sent[0], { position: 1 });
+    await settle();
+    assert.equal(call.value.position, 1);
+  });
+}
+
+test("a refusal is told until there is a token", async () => {
+  mock.method(Math, "random", () => 0);
+  const asked = [];
+  const f = fake({
+    token({ refused }) {
+      if (asked.push(refused) === 2) throw new Error("no network");
+      return "t";
+    },
+  });
+  void f.tw.stream("s").publish(1, { timeout: 0 });
+  await f.up();
+  f.socket.cut(4401);
+  mock.timers.tick(0);
+  await settle();
+  mock.timers.tick(0);
+  await settle();
+  assert.deepEqual(asked, [false, true, true]);
+});
+
+test("a renewal that throws, hangs or is refused is tried again, until the server takes a token", async () => {
+  mock.method(Math, "random", () => 0.5);
+  const signals = [];
+  const turns = [
+    () => "t1",
+    () => {
+      throw new Error("no network");
+    },
+    () => new Promise(() => {}),
+    () => "t4",
+    () => "t5",
+  ];
+  const asked = [];
+  const f = fake({
+    token({ refused, signal }) {
+      asked.push(refused);
+      return turns[signals.push(signal) - 1]();
+    },
+  });
+  const errors = [];
+  f.tw.on("error", (error) => errors.push(error.message));
+  void f.tw.stream("s").publish(1, { timeout: 0 });
+  const socket = await f.up();
+  socket.say({ type: "expiring", expires_in_ms: 60_000 });
+  await settle();
+  socket.say({ type: "expiring", expires_in_ms: 60_000 });
+  await settle();
+  assert.equal(asked.length, 2);
+  mock.timers.tick(125);
+  await settle();
+  assert.equal(asked.length, 3);
+  mock.timers.tick(10_000);
+  assert.ok(signals[2].aborted);
+  await settle();
+  mock.timers.tick(250);
+  await settle();
+  assert.equal(socket.of("auth").at(-1).token, "t4");
+  socket.error({ id: "auth" }, "invalid_token");
+  mock.timers.tick(500);
+  await settle();
+  assert.equal(socket.of("auth").at(-1).token, "t5");
+  socket.ok({ id: "auth" });
+  socket.say({ type: "pong" });
+  mock.timers.tick(30_000);
+  await settle();
+  assert.deepEqual(asked, [false, false, false, false, true]);
+  assert.deepEqual(errors, ["no network", "no new token within 10 s", "invalid_token"]);
+  assert.equal(f.tw.state.name, "connected");
+});
+
+test("a renewal ends with its connection", async () => {
+  let asked = 0;
+  const f = fake({
+    token() {
+      if (asked++) throw new Error("no network");
+      return "t";
+    },
+  });
+  void f.tw.stream("s").publish(1, { timeout: 0 });
+  await f.up();
+  f.socket.say({ type: "expiring", expires_in_ms: 60_000 });
+  await settle();
+  assert.equal(asked, 2);
+  f.socket.ok(f.socket.sent[0], { position: 1 });
+  await f.tw.close();
+  mock.timers.tick(60_000);
+  await settle();
+  assert.equal(asked, 2);
 });
 
 test("silence is answered with a ping, and then with another connection", async () => {

@@ -205,3 +205,21 @@ test("a second worker of a queue is refused", async () => {
   const { f } = await working(() => {});
   assert.throws(() => f.tw.queue("q").work(() => {}), TypeError);
 });
+
+test("without onDone, a handler that fails is told on the console, and one that gives the message back is not", async () => {
+  const warn = mock.method(console, "warn", () => {});
+  const broken = new Error("broken");
+  const { f } = await working((job) => {
+    if (job.position === 1) throw broken;
+    if (job.position === 2) job.retry(1);
+    if (job.position === 3) job.dead("no use");
+  }, { concurrency: 4, onDone: undefined });
+  for (let position = 1; position <= 4; position++) f.deliver(position);
+  await settle();
+  for (const m of [...f.socket.of("nack"), ...f.socket.of("ack")]) f.socket.ok(m, { count: 1 });
+  await settle();
+  const [call, ...more] = warn.mock.calls;
+  assert.equal(more.length, 0);
+  assert.match(call.arguments[0], /queue q, position 1, delivery d1/);
+  assert.equal(call.arguments[1], broken);
+});

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { afterEach, beforeEach, mock, test } from "node:test";
-import { OutcomeUnknown, Timeout } from "#client";
+import { OutcomeUnknown, Timeout, TooBig } from "#client";
 import { fake, hello, settle, watch } from "./fake.js";
 
 beforeEach(() => mock.timers.enable({ apis: ["setTimeout", "Date"] }));
@@ -20,14 +20,14 @@ async function connected(options) {
 test("publishes of one turn go as one request, and each caller gets its position", async () => {
   const f = await connected();
   const s = f.tw.stream("s");
-  const all = Promise.all([s.publish(1), s.publish({ n: 2 }), s.publish("drei", { headers: { h: 1 } })]);
+  const all = Promise.all([s.publish(1), s.publish({ n: 2 }), s.publish("drei", { headers: { h: "1" } })]);
   await settle();
   const [request, ...more] = f.socket.sent;
   assert.equal(more.length, 0);
   assert.equal(request.stream, "s");
   assert.equal(request.sequence, 1);
   assert.match(request.client, /^[0-9a-f]{32}$/);
-  assert.deepEqual(request.messages, [{ payload: "1" }, { payload: '{"n":2}' }, { payload: '"drei"', headers: { h: 1 } }]);
+  assert.deepEqual(request.messages, [{ payload: "1" }, { payload: '{"n":2}' }, { payload: '"drei"', headers: { h: "1" } }]);
   f.socket.ok(request, { position: 7, count: 3 });
   assert.deepEqual((await all).map((stored) => stored.position), [7, 8, 9]);
 });
@@ -105,6 +105,78 @@ test("a batch that is refused is sent again message by message, with new sequenc
   assert.equal(calls[1].error.field, "headers");
   assert.equal(calls[1].error.requestId, alone[1].id);
   assert.equal(calls[2].value.position, 2);
+});
+
+const half = "\ud800";
+const deep = { a: { b: "c" } };
+const trace = { traceparent: `00-${"a".repeat(32)}-${"b".repeat(16)}-01`, tracestate: 'x="y\\z"', "é": "ü😀\n" };
+for (const [what, options, shares] of [
+  ["texts as headers, such as those of OpenTelemetry,", { headers: trace }, true],
+  ["no headers in an object", { headers: {} }, true],
+  ["a key of 1,024 bytes", { key: "é".repeat(512) }, true],
+  ["a key with a pair of surrogates", { key: "😀" }, true],
+  ["a number as a header", { headers: { n: 1e-320 } }, false],
+  ["an object as a header", { headers: deep }, false],
+  ["a list as headers", { headers: ["a"] }, false],
+  ["a text as headers", { headers: "a" }, false],
+  ["a NUL in a header", { headers: { h: "a\0" } }, false],
+  ["a NUL in the name of a header", { headers: { "a\0": "" } }, false],
+  ["half of a surrogate pair in a header", { headers: { h: half } }, false],
+  ["headers of more than 64 KiB", { headers: { h: "é".repeat(32_768) } }, false],
+  ["a key of 1,026 bytes", { key: "é".repeat(513) }, false],
+  ["a NUL in the key", { key: "a\0" }, false],
+  ["half of a surrogate pair in the key", { key: half }, false],
+  ["a number as the key", { key: 5 }, false],
+]) {
+  test(`a message with ${what} ${shares ? "shares a request" : "goes alone, in its turn"}`, async () => {
+    const f = await connected();
+    const s = f.tw.stream("s");
+    const like = { key: options.key };
+    for (const [value, more] of [[1, like], [2, options], [3, options], [4, like]]) void s.publish(value, more);
+    await settle();
+    assert.deepEqual(f.socket.sent.map((m) => m.messages?.map((each) => each.payload).join() ?? m.payload), shares ? ["1,2,3,4"] : ["1", "2", "3", "4"]);
+  });
+}
+
+test("a batch that is larger than the server takes goes in parts, in the order of the calls, also after a reconnect", async () => {
+  mock.method(Math, "random", () => 0);
+  const f = fake();
+  const s = f.tw.stream("s");
+  const calls = [];
+  const publish = (n, options) => calls.push(watch(s.publish(`${n}${"x".repeat(200)}`, options)));
+  for (let n = 0; n < 7; n++) publish(n);
+  publish(7, { key: "k" });
+  const limited = { ...hello, limits: { message_bytes: 900 } };
+  const order = (socket) => socket.sent.flatMap((m) => m.messages ?? [m]).map((m) => Number(m.payload[1]));
+  let socket = await f.up(limited);
+  assert.ok(socket.sent.length < 8);
+  assert.deepEqual(order(socket), [0, 1, 2, 3, 4, 5, 6, 7]);
+  socket.cut();
+  publish(8);
+  mock.timers.tick(0);
+  socket = await f.up(limited);
+  assert.deepEqual(order(socket), [0, 1, 2, 3, 4, 5, 6, 7, 8]);
+  let position = 0;
+  for (const m of socket.sent) {
+    socket.ok(m, { position: position + 1 });
+    position += m.messages?.length ?? 1;
+  }
+  await settle();
+  assert.deepEqual(calls.map((call) => call.value.position), [1, 2, 3, 4, 5, 6, 7, 8, 9]);
+});
+
+test("the parts of a batch that is refused come before what waits", async () => {
+  const f = await connected({ maxPending: 1 });
+  const s = f.tw.stream("s");
+  for (const [n, key] of [[1], [2], [3, "k"], [4, "k"]]) void s.publish(n, { key });
+  await settle();
+  f.socket.error(f.socket.sent[0], "invalid");
+  for (let i = 1; i < 4; i++) {
+    await settle();
+    assert.equal(f.socket.sent.length, i + 1);
+    f.socket.ok(f.socket.sent[i], { position: i });
+  }
+  assert.deepEqual(f.socket.sent.slice(1).map((m) => m.payload ?? m.messages.length), ["1", "2", 2]);
 });
 
 test("a batch that may be stored is not sent in another way", async () => {
@@ -258,8 +330,62 @@ test("what is larger than the server takes fails, alone", async () => {
   const s = f.tw.stream("s");
   const calls = [watch(s.publish("x".repeat(2_000))), watch(s.publish("small"))];
   await f.up({ ...hello, limits: { message_bytes: 1_000 } });
+  assert.ok(calls[0].error instanceof TooBig);
   assert.equal(calls[0].error.code, "too_big");
+  assert.equal(calls[0].error.name, "TooBig");
   assert.deepEqual(f.socket.sent.map((m) => m.payload), ['"small"']);
+});
+
+test("a call that ends frees its place and its bytes, and a late answer is for nobody", async () => {
+  const f = await connected({ batch: false, maxPending: 1, maxPendingBytes: 2_000 });
+  const s = f.tw.stream("s");
+  const controller = new AbortController();
+  const ends = [watch(s.publish("x".repeat(1_900), { timeout: 10 })), watch(s.publish("y".repeat(1_900), { signal: controller.signal }))];
+  const last = watch(s.publish("z".repeat(1_900)));
+  await settle();
+  assert.equal(f.socket.sent.length, 1);
+  mock.timers.tick(10);
+  await settle();
+  assert.equal(f.socket.sent.length, 2);
+  controller.abort();
+  await settle();
+  assert.equal(f.socket.sent.length, 3);
+  for (const position of [1, 2, 3]) f.socket.ok(f.socket.sent[position - 1], { position });
+  await settle();
+  assert.equal(ends[0].error.code, "outcome_unknown");
+  assert.equal(ends[1].error.name, "AbortError");
+  assert.equal(last.value.position, 3);
+});
+
+test("a timeout without a connection says why there is none", async () => {
+  const f = fake();
+  const early = watch(f.tw.stream("s").publish(1, { timeout: 5 }));
+  await settle();
+  mock.timers.tick(5);
+  await settle();
+  assert.match(early.error.message, /there is no connection yet/);
+  const call = watch(f.tw.stream("s").publish(1, { timeout: 1_000 }));
+  await settle();
+  f.socket.onerror({ message: "Unexpected server response: 404" });
+  f.socket.cut();
+  await settle();
+  mock.timers.tick(1_000);
+  await settle();
+  assert.ok(call.error instanceof Timeout);
+  assert.equal(call.error.message, "not sent in time: no connection to ws://server.test/ws: Unexpected server response: 404");
+  assert.equal(call.error.cause, f.states.find((state) => state.name === "waiting").error);
+});
+
+test("the outcome that is not known says why the connection is lost", async () => {
+  const f = await connected();
+  const call = watch(f.tw.stream("s").publish(1, { timeout: 1_000 }));
+  await settle();
+  f.socket.cut(1011, "broken");
+  await settle();
+  mock.timers.tick(1_000);
+  await settle();
+  assert.ok(call.error instanceof OutcomeUnknown);
+  assert.match(call.error.cause.message, /1011 broken/);
 });
 
 test("publishAll is one request, all or none", async () => {

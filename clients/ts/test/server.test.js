@@ -32,7 +32,7 @@ test("messages come in their order, with history, live, and after a break", opti
   }
   const rest = s.subscribe({ after: sub.position });
   void s.publish(2_500);
-  for await (const page of rest.batches(100)) {
+  for await (const page of rest.pages(100)) {
     for (const m of page) assert.equal(m.value, next++);
     if (next === 2_501) break;
   }
@@ -55,7 +55,7 @@ test("a shared group gets all partitions", options, async (t) => {
   await s.publishAll(["a", "b"]);
   const assigned = [];
   const sub = s.subscribe({ group: "g", share: true, onAssigned: (partitions) => assigned.push(...partitions) });
-  for await (const page of sub.batches(10)) {
+  for await (const page of sub.pages(10)) {
     await page.commit();
     if (page.at(-1).value === "b") break;
   }

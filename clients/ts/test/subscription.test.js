@@ -261,7 +261,7 @@ test("codecs and schemas", async () => {
 test("pages have what has arrived, and commit their last position", async () => {
   const { f, sub } = await subscribed({ group: "g" });
   for (let i = 1; i <= 5; i++) f.message(i);
-  const pages = sub.batches(3);
+  const pages = sub.pages(3);
   const { value: first } = await pages.next();
   assert.deepEqual(first.map((m) => m.value), [1, 2, 3]);
   const commit = watch(first.commit());

@@ -9,7 +9,7 @@ interface Order {
   total: number;
 }
 
-const tw = connect("ws://localhost/ws", { token: async ({ expired, signal }) => `${expired}${signal.aborted}`, timeout: "5s" });
+const tw = connect("ws://localhost/ws", { token: async ({ refused, signal }) => `${refused}${signal.aborted}`, timeout: "5s" });
 const orders = tw.stream<Order>("orders");
 
 export async function program(): Promise<void> {
@@ -27,7 +27,7 @@ export async function program(): Promise<void> {
     // @ts-expect-error a message is not changed
     m.position = 4;
   }
-  for await (const page of orders.subscribe({ group: "g" }).batches(5)) {
+  for await (const page of orders.subscribe({ group: "g" }).pages(5)) {
     same<typeof page, Page<Order>>(true);
     same<(typeof page)[number]["value"] | undefined, Order | undefined>(true);
   }

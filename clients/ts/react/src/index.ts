@@ -43,7 +43,7 @@ export function useStream<T = any>(name: string, options: SubscribeOptions & Typ
     setHook({ messages: [], error: undefined });
     const follow = async () => {
       // A page is one update of the component, however many messages have come.
-      for await (const page of subscription.batches(keep)) {
+      for await (const page of subscription.pages(keep)) {
         if (over) return;
         setHook(({ messages }) => ({ messages: [...messages, ...page].slice(-keep), error: undefined }));
       }

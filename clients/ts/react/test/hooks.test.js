@@ -123,6 +123,7 @@ test("useConnection follows the connection", async () => {
     return f.up();
   });
   assert.equal(now().name, "connected");
+  await does(() => f.socket.ok(f.socket.of("subscribe")[0], { position: 0 }));
 });
 
 test("a hook without a client says what to do", () => {
