@@ -169,7 +169,7 @@ class Connection:
         if token is not None:
             headers["Authorization"] = f"Bearer {token}"
         loop = asyncio.get_running_loop()
-        link = self._link = Link(self.url, headers, self._receive)
+        link = self._link = Link(self.url, headers, self._receive, self.requests.drained)
         greeted = self._greeted = loop.create_future()
         try:
             await link.dial(self._ssl)

@@ -21,10 +21,18 @@ from .wire import seconds_in
 SUBPROTOCOL = "tidewire.v1"
 #: how long the other side may take to end a connection after the closing handshake
 CLOSING = 5.0
+#: the write buffer of the socket: above it nothing more is handed to the socket
+HIGH_WATER = 256 << 10
+#: answers to pings that a server may leave unread before it counts as broken, in bytes
+UNREAD_PONGS = 64 << 10
 _MAX_FRAME = 64 << 20
 _decode = json.JSONDecoder().decode
 
 Receive = Callable[[dict[str, Any]], None]
+
+
+class BrokenServer(ConnectionError):
+    """The server does what the protocol forbids: its connection is dropped."""
 
 
 class HandshakeFailed(Exception):
@@ -39,7 +47,13 @@ class HandshakeFailed(Exception):
 class Link(asyncio.Protocol):
     """Calls `receive` for each message of the server, in their order."""
 
-    def __init__(self, url: str, headers: Mapping[str, str], receive: Receive) -> None:
+    def __init__(
+        self,
+        url: str,
+        headers: Mapping[str, str],
+        receive: Receive,
+        drained: Callable[[], None],
+    ) -> None:
         loop = asyncio.get_running_loop()
         self.opened: asyncio.Future[None] = loop.create_future()
         self.closed: asyncio.Future[None] = loop.create_future()
@@ -47,6 +61,10 @@ class Link(asyncio.Protocol):
         #: what the server has sent and should not
         self.failure: Exception | None = None
         self._loop = loop
+        #: whether the socket takes more; `drained` is called when it does again
+        self.writable = True
+        self._drained = drained
+        self._unread = 0
         self._receive = receive
         self._headers = headers
         self._closing: asyncio.TimerHandle | None = None
@@ -69,11 +87,20 @@ class Link(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
+        transport.set_write_buffer_limits(high=HIGH_WATER)
         request = self._protocol.connect()
         for name, value in self._headers.items():
             request.headers[name] = value
         self._protocol.send_request(request)
         self._flush()
+
+    def pause_writing(self) -> None:
+        self.writable = False
+        self._unread = 0
+
+    def resume_writing(self) -> None:
+        self.writable = True
+        self._drained()
 
     def data_received(self, data: bytes) -> None:
         self.last_received = self._loop.time()
@@ -85,10 +112,16 @@ class Link(asyncio.Protocol):
                     self._take(event)
                 elif isinstance(event, Response):
                     self._shake(event)
+        except BrokenServer as error:
+            self.fail(error)
+            return
         except Exception as error:
-            self.failure = ConnectionError(f"the server has sent what nobody can read: {error!r}")
-            self.failure.__cause__ = error
-            self.drop()
+            failure = BrokenServer(f"the server has sent what nobody can read: {error!r}")
+            failure.__cause__ = error
+            self.fail(failure)
+            return
+        if not self.writable and self._unread > UNREAD_PONGS:
+            self.fail(BrokenServer("the server sends pings, and reads no answer"))
             return
         self._flush()
 
@@ -129,7 +162,10 @@ class Link(asyncio.Protocol):
             return
         data = [chunk for chunk in chunks if chunk]
         if data:
-            transport.write(data[0] if len(data) == 1 else b"".join(data))
+            whole = data[0] if len(data) == 1 else b"".join(data)
+            if not self.writable:
+                self._unread += len(whole)
+            transport.write(whole)
         if self._closing is None and self._protocol.close_expected():
             self._closing = self._loop.call_later(CLOSING, self.drop)
 
@@ -165,6 +201,12 @@ class Link(asyncio.Protocol):
             self._flush()
         else:
             self.drop()
+
+    def fail(self, failure: Exception) -> None:
+        """Ends the connection at once, for this reason."""
+        if self.failure is None:
+            self.failure = failure
+        self.drop()
 
     def drop(self) -> None:
         """Ends the connection at once."""

@@ -11,7 +11,7 @@ from typing import Any
 from . import errors
 from .backoff import pause
 from .bounds import Bounds
-from .link import Link
+from .link import HIGH_WATER, BrokenServer, Link
 from .pending import Answer, Batch, Call, Policy, Request, unknown
 from .wire import encode
 
@@ -26,6 +26,8 @@ _OF_ALL = {
 }
 # What leaves open whether something is stored.
 _OPEN = {"outcome_unknown", "sequence_too_old", "internal"}
+#: how many messages of the library itself may be unsent or unanswered
+OWN = 1000
 
 
 class Requests:
@@ -57,6 +59,8 @@ class Requests:
         self._gate: asyncio.TimerHandle | None = None
         self._retries = 0
         self._scheduled = False
+        #: messages of the library itself that are not sent, or not answered
+        self._own = 0
         #: how many have ended since the queue was cleared of them
         self._unwanted = 0
 
@@ -108,15 +112,35 @@ class Requests:
             self._leave(call)
 
     def ask(self, body: dict[str, Any], on_answer: Callable[[Answer | Exception], None]) -> None:
-        """A request of the library itself: for this connection alone, and not bounded."""
+        """A request of the library itself, for this connection alone."""
+        if not self._count_own():
+            return
+
+        def ended(answer: Answer | Exception) -> None:
+            self._own -= 1
+            on_answer(answer)
+
         request = self._new(body, Policy.BOUND)
-        request.on_answer = on_answer
+        request.on_answer = ended
         self._enqueue(request)
 
     def tell(self, body: dict[str, Any]) -> None:
         """A message without an answer, for this connection alone."""
-        if self._link is not None:
+        if self._link is not None and self._count_own():
             self._queue.append(body)
+            self._wake()
+
+    def _count_own(self) -> bool:
+        """The bound of the program's calls does not hold for what the library itself says."""
+        self._own += 1
+        if self._own > OWN and self._link is not None:
+            self._link.fail(BrokenServer(f"the server has not answered {OWN} messages"))
+            return False
+        return True
+
+    def drained(self) -> None:
+        """The socket takes more."""
+        if self._queue:
             self._wake()
 
     def _leave(self, call: Call) -> None:
@@ -160,20 +184,28 @@ class Requests:
     def _flush(self) -> None:
         self._scheduled = False
         self._batches.clear()
-        if self._link is None:
-            return
-        frames = []
+        link = self._link
+        while link is not None and link.writable and self._queue:
+            frames = self._frames()
+            if frames:
+                link.send(frames)
+
+    def _frames(self) -> list[bytes]:
+        """What goes to the socket in one write: about as much as it takes at once."""
+        frames: list[bytes] = []
+        size = 0
         queue = self._queue
-        while queue:
+        while queue and size < HIGH_WATER:
             request = queue.popleft()
             if isinstance(request, dict):
-                frames.append(encode(request))
-                continue
-            frame = self._frame(request)
+                self._own -= 1
+                frame: bytes | None = encode(request)
+            else:
+                frame = self._frame(request)
             if frame is not None:
                 frames.append(frame)
-        if frames:
-            self._link.send(frames)
+                size += len(frame)
+        return frames
 
     def _frame(self, request: Request) -> bytes | None:
         if not request.wanted:
@@ -328,6 +360,7 @@ class Requests:
                 request.doubt = request.doubt or request.sent
                 request.sent = False
                 self._queue.append(request)
+        self._own = 0
 
     async def answered_all(self, seconds: float) -> None:
         """Waits until no call waits for an answer, or so many seconds."""
