@@ -10,9 +10,11 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from . import errors
+from .answers import check_event
 from .attachment import Attached
 from .backoff import conflict_pause
 from .connection import Connection
+from .credits import Credits
 from .query import Query
 from .wire import encode_json
 
@@ -258,8 +260,7 @@ class EventSubscription(Attached[dict[str, Any]]):
         self.position = after
         self._body = body
         self._query = query
-        self._credits = credits
-        self._used = 0
+        self._credits = Credits(credits)
 
     async def _exit(self, error: BaseException | None) -> None:
         await self.close()
@@ -280,7 +281,7 @@ class EventSubscription(Attached[dict[str, Any]]):
             subscription=self._name,
             query=self._query.to_wire(),
             after=self.position,
-            credits=self._credits,
+            credits=self._credits.most,
         )
 
     async def close(self) -> None:
@@ -292,14 +293,16 @@ class EventSubscription(Attached[dict[str, Any]]):
             body = {"type": "unsubscribe", "subscription": self._name}
             self._connection.requests.tell(body)
 
-    def attach(self) -> None:
-        """Subscribes again, after the last event that the program was given."""
-        self._used = 0
-        super().attach()
+    def detach(self) -> None:
+        """Discards what waits: it comes again."""
+        super().detach()
+        self._credits.reset()
 
     def receive(self, message: dict[str, Any]) -> None:
         """Takes an event."""
         if message["type"] == "event":
+            check_event(message)
+            self._credits.take()
             self._feed.put(message["event"])
 
     def __aiter__(self) -> AsyncIterator[Event]:
@@ -313,9 +316,8 @@ class EventSubscription(Attached[dict[str, Any]]):
         event = event_of(feed.items.popleft())
         self.position = event.position
         self._attempt = 0
-        self._used += 1
-        if self._used * 2 >= self._credits:
-            credit = {"type": "credit", "subscription": self._name, "n": self._used}
-            self._used = 0
+        granted = self._credits.use(1)
+        if granted:
+            credit = {"type": "credit", "subscription": self._name, "n": granted}
             self._connection.requests.tell(credit)
         return event

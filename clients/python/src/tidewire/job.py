@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from . import errors, otel
 from .pending import Policy
+from .settle import Settled
 from .wire import milliseconds
 
 if TYPE_CHECKING:
@@ -78,25 +79,26 @@ class Job(Generic[T]):
         if self.on_lost is not None:
             self.on_lost()
 
-    def settle_ack(self, settled: Callable[[Exception | None], None]) -> None:
+    def settle_ack(self, settled: Settled) -> None:
         """Acknowledges, and calls `settled` with the outcome."""
         self._settled = True
         self._consumer.settling(self)
         if self.lost:
             settled(_lost())
         else:
-            self._settler.ack(self.delivery, settled)
+            self._settler.ack(self.delivery, self._freeing(settled))
 
-    def settle_nack(
-        self, fields: dict[str, Any], settled: Callable[[Exception | None], None]
-    ) -> None:
+    def settle_nack(self, fields: dict[str, Any], settled: Settled) -> None:
         """Says that the work has failed, and calls `settled` with the outcome."""
         self._settled = True
         self._consumer.settling(self)
         if self.lost:
             settled(_lost())
         else:
-            self._settler.nack(self.delivery, fields, settled)
+            self._settler.nack(self.delivery, fields, self._freeing(settled))
+
+    def _freeing(self, settled: Settled) -> Settled:
+        return self._consumer.freeing(self.delivery, settled)
 
     async def ack(self) -> None:
         """The work is done: the message leaves the queue. Returns after the commit."""

@@ -16,7 +16,7 @@ from websockets.protocol import State
 from websockets.typing import Subprotocol
 from websockets.uri import parse_uri
 
-from .wire import seconds_in
+from .wire import seconds_in, seconds_in_text
 
 SUBPROTOCOL = "tidewire.v1"
 #: how long the other side may take to end a connection after the closing handshake
@@ -217,10 +217,7 @@ class Link(asyncio.Protocol):
 def _refused(response: Response) -> HandshakeFailed:
     status = response.status_code
     body = bytes(response.body or b"").decode(errors="replace").strip()
-    retry_after: float | None = None
-    header = response.headers.get("Retry-After", "")
-    if header.isdigit():
-        retry_after = float(header)
+    retry_after = seconds_in_text(response.headers.get("Retry-After"), 1000)
     try:
         problem = json.loads(body)["error"]
         body = problem["message"]

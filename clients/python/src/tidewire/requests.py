@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from . import errors
+from .answers import check_answer
 from .backoff import pause
 from .bounds import Bounds
 from .link import HIGH_WATER, BrokenServer, Link
@@ -252,8 +253,7 @@ class Requests:
         request = self._sent.get(answer["id"])
         if request is None:
             return
-        if isinstance(request, Batch) and type(answer.get("position")) is not int:
-            raise ValueError("the answer to a publish has no position")  # it is sent again
+        check_answer(request.body, answer)  # if it fails, the request is sent again
         del self._sent[request.id]
         self._retries = 0
         if isinstance(request, Batch):

@@ -10,9 +10,11 @@ from datetime import datetime
 from typing import Any, Generic, Literal, TypeVar
 
 from . import errors, otel
+from .answers import check_message, check_position
 from .attachment import Attached
 from .codec import Codec
 from .connection import Connection
+from .credits import Credits
 from .message import Message, Page, Skipped
 from .pending import Answer
 from .wire import payload_in
@@ -77,7 +79,7 @@ class Subscription(Attached[dict[str, Any]], Generic[T]):
         self.options = options
         self._codec = codec
         self._position: int | None = None
-        self._used = 0
+        self._credits = Credits(options.credits)
         self._traced = otel.active()
         self._owned: set[int] = set()
         self._span: AbstractContextManager[Any] | None = None
@@ -143,14 +145,10 @@ class Subscription(Attached[dict[str, Any]], Generic[T]):
 
     # What the connection calls.
 
-    def attach(self) -> None:
-        """Subscribes again, after the last message that the program was given."""
-        self._used = 0
-        super().attach()
-
     def detach(self) -> None:
         """Discards what waits: it comes again."""
         super().detach()
+        self._credits.reset()
         self._tell_revoked(sorted(self._owned))
         self._owned.clear()
 
@@ -158,6 +156,8 @@ class Subscription(Attached[dict[str, Any]], Generic[T]):
         """Takes a message of the server."""
         kind = message["type"]
         if kind == "message":
+            check_message(message)
+            self._credits.take()
             self._feed.put(message)
         elif kind == "position":
             self._mark(message)
@@ -183,10 +183,16 @@ class Subscription(Attached[dict[str, Any]], Generic[T]):
     # Mark, skip, and share.
 
     def _mark(self, message: dict[str, Any]) -> None:
-        if self._feed.items:
-            self._feed.put(message)  # after the messages before it
-        elif not self.options.share:
+        items = self._feed.items
+        check_position(message)
+        if self.options.share:
+            return  # each partition has its own, and the program commits it
+        if not items:
             self._position = message["position"]
+        elif items[-1]["type"] == "position":
+            items[-1] = message
+        else:
+            self._feed.put(message)  # after the messages before it
 
     def _skip(self, oldest: int, partition: int | None = None) -> None:
         if self.options.on_gap is not None:
@@ -266,11 +272,10 @@ class Subscription(Attached[dict[str, Any]], Generic[T]):
 
     def _use(self, n: int) -> None:
         """Grants credits again when half are used."""
-        self._used += n
         self._attempt = 0
-        if self._used * 2 >= self.options.credits:
-            credit = {"type": "credit", "subscription": self._name, "n": self._used}
-            self._used = 0
+        granted = self._credits.use(n)
+        if granted:
+            credit = {"type": "credit", "subscription": self._name, "n": granted}
             self._connection.requests.tell(credit)
 
     def _end_span(self, error: BaseException | None = None) -> None:
