@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 from conftest import until
@@ -27,6 +28,38 @@ async def test_a_token_callback_that_is_cancelled_has_failed(fake: FakeServer) -
         peer = await fake.peer()
         await peer.ok(await peer.take(), position=1)
         assert (await call).position == 1
+
+
+@pytest.mark.parametrize("nothing", [None, "", b"token"])
+async def test_a_token_callback_that_returns_none_has_failed(
+    fake: FakeServer, nothing: Any
+) -> None:
+    seen: list[tidewire.State] = []
+    tokens = [nothing, "good", nothing, "better"]
+
+    async def token(refused: bool) -> str:
+        token: str = tokens.pop(0)
+        return token
+
+    async with tidewire.connect(fake.url, token=token, on_state=seen.append) as tw:
+        call = asyncio.ensure_future(tw.stream("s").publish(1))
+        peer = await fake.peer()
+        assert peer.authorization == "Bearer good"
+        await peer.ok(await peer.take(), position=1)
+        await call
+        await peer.send(type="expiring", expires_in_ms=1000)
+        assert (await peer.take("auth"))["token"] == "better"
+    failures = [str(state.error) for state in seen if isinstance(state, Waiting)]
+    assert failures == [f"the token callback has returned no token, but {nothing!r}"]
+
+
+async def test_the_call_is_told_that_there_is_no_token(fake: FakeServer) -> None:
+    async def token(refused: bool) -> Any:
+        """Forgets to return it."""
+
+    async with tidewire.connect(fake.url, token=token) as tw:
+        with pytest.raises(tidewire.Timeout, match="returned no token"):
+            await tw.stream("s").publish(1, timeout=0.1)
 
 
 async def test_a_token_that_never_comes_holds_no_later_connection(fake: FakeServer) -> None:

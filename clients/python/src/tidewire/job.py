@@ -49,6 +49,8 @@ class Job(Generic[T]):
         self.position: int = raw["position"]
         self.key: str | None = raw.get("key")
         self.headers: Mapping[str, Any] = raw.get("headers") or {}
+        #: what the handler of a worker has raised, for `on_done`
+        self.error: Exception | None = None
         self._time: str = raw["time"]
         self._consumer = consumer
         self._settler = consumer.settler

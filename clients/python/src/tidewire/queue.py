@@ -111,6 +111,8 @@ class Queue(Generic[T]):
         """A decorator: the function works on the jobs of the queue, in the background.
 
         It begins at once, or with the client's `async with`. If it fails, that raises.
+        `on_done` is told what became of each job, with what the function has raised in
+        `job.error`. Without it, a failure of the function is logged.
         """
 
         def decorate(handler: Handler[T]) -> Worker[T]:
@@ -130,7 +132,10 @@ class Queue(Generic[T]):
         on_done: Callable[[Job[T], Outcome], None] | None = None,
         on_invalid: Callable[[errors.InvalidMessage], None] | None = None,
     ) -> None:
-        """Works until it is cancelled. Then handlers may end for `drain` seconds."""
+        """Works until it is cancelled. Then handlers may end for `drain` seconds.
+
+        It does not wait for a handler that still runs 1 s after it was cancelled.
+        """
         worker = self._worker(handler, concurrency, lease, on_done, on_invalid)
         try:
             await worker.wait()
