@@ -55,8 +55,9 @@ class Request:
         "size",
     )
 
-    def __init__(self, request_id: int, body: dict[str, Any], policy: Policy) -> None:
-        self.id = request_id
+    def __init__(self, body: dict[str, Any], policy: Policy) -> None:
+        #: given when it is first sent, so their order is that of the requests; 0 before
+        self.id = 0
         self.body = body
         self.policy = policy
         self.calls: list[Call] = []
@@ -100,8 +101,8 @@ class Batch(Request):
 
     __slots__ = ("key", "messages")
 
-    def __init__(self, request_id: int, stream: str, key: str | None) -> None:
-        super().__init__(request_id, {"type": "publish", "stream": stream}, Policy.REPEAT)
+    def __init__(self, stream: str, key: str | None) -> None:
+        super().__init__({"type": "publish", "stream": stream}, Policy.REPEAT)
         self.key = key
         self.numbered = True
         self.messages: list[dict[str, Any]] = []
@@ -113,6 +114,19 @@ class Batch(Request):
             and len(self.messages) < BATCH_MESSAGES
             and self.size + size <= BATCH_BYTES
         )
+
+    def append(self, message: dict[str, Any], call: Call) -> None:
+        """One more message, and the call that waits for it."""
+        self.messages.append(message)
+        self.add(call)
+
+    def halves(self) -> list[Batch]:
+        """The same messages in two batches, in their order."""
+        middle = len(self.messages) // 2
+        halves = [Batch(self.body["stream"], self.key) for _ in range(2)]
+        for index, message in enumerate(self.messages):
+            halves[index >= middle].append(message, self.calls[index])
+        return halves
 
     def seal(self) -> None:
         """Fixes what is sent, without the calls that were cancelled meanwhile."""
@@ -139,7 +153,7 @@ class Batch(Request):
 def unknown(message: str, request: Request) -> errors.OutcomeUnknown:
     """The error of a request that may be stored."""
     return errors.OutcomeUnknown(
-        f"{message}: it may be stored, so check", retryable=False, request_id=request.id
+        f"{message}: it may be stored, so check", retryable=False, request_id=request.id or None
     )
 
 
@@ -154,6 +168,6 @@ def late(request: Request | None, failure: Exception | None) -> Exception:
     text = "no answer came in time" if request.sent else "it was not sent in time"
     if failure is not None:
         text += f", since there is no connection: {failure}"
-    error = errors.Timeout(text, retryable=True, request_id=request.id)
+    error = errors.Timeout(text, retryable=True, request_id=request.id or None)
     error.__cause__ = failure
     return error

@@ -14,6 +14,7 @@ from .backoff import pause
 from .bounds import Bounds
 from .link import HIGH_WATER, BrokenServer, Link
 from .pending import Answer, Batch, Call, Policy, Request, unknown
+from .sharing import may_share
 from .wire import encode
 
 # What a refusal of one message of a batch says of all of them.
@@ -80,7 +81,7 @@ class Requests:
         call = await self._bounds.admit(size, timeout)
         try:
             self._batches.clear()
-            request = self._new(body, policy)
+            request = Request(body, policy)
             request.numbered = numbered
             request.add(call)
             self._enqueue(request)
@@ -96,18 +97,22 @@ class Requests:
         size: int,
         timeout: float | None,
     ) -> Answer:
-        """Publishes one message, together with others of the same tick."""
+        """Publishes one message, together with others of the same tick.
+
+        One that the server may refuse goes alone in its turn: it would take the others with it.
+        """
         call = await self._bounds.admit(size, timeout)
         try:
-            batch = self._batches.get(stream)
+            shares = self._batch and may_share(key, message.get("headers"))
+            batch = self._batches.get(stream) if shares else None
             if batch is None or not batch.takes(key, size):
-                self._ids += 1
-                batch = Batch(self._ids, stream, key)
+                batch = Batch(stream, key)
                 self._enqueue(batch)
-                if self._batch:
+                if shares:
                     self._batches[stream] = batch
-            batch.messages.append(message)
-            batch.add(call)
+                else:
+                    self._batches.pop(stream, None)
+            batch.append(message, call)
             return await call.future
         finally:
             self._leave(call)
@@ -121,7 +126,7 @@ class Requests:
             self._own -= 1
             on_answer(answer)
 
-        request = self._new(body, Policy.BOUND)
+        request = Request(body, Policy.BOUND)
         request.on_answer = ended
         self._enqueue(request)
 
@@ -166,10 +171,6 @@ class Requests:
         self._delayed = [r for r in self._delayed if r.wanted]
 
     # Sending.
-
-    def _new(self, body: dict[str, Any], policy: Policy) -> Request:
-        self._ids += 1
-        return Request(self._ids, body, policy)
 
     def _enqueue(self, request: Request) -> None:
         self._queue.append(request)
@@ -223,9 +224,8 @@ class Requests:
             return None
         limit = self.message_bytes
         if limit is not None and len(frame) > limit:
-            self._refused_here(
-                request, errors.TooBig(f"{len(frame)} bytes are more than the {limit} of a message")
-            )
+            text = f"{len(frame)} bytes are more than the {limit} of a message"
+            self._refused_here(request, errors.TooBig(text))
             return None
         request.sent = True
         self._sent[request.id] = request
@@ -234,15 +234,18 @@ class Requests:
     def _seal(self, request: Request) -> None:
         if isinstance(request, Batch):
             request.seal()
-        request.body["id"] = request.id
+        self._ids += 1
+        request.id = request.body["id"] = self._ids
         if request.numbered:
             request.body["client"] = self.client
             request.body["sequence"] = self._sequence
             self._sequence += 1
 
     def _refused_here(self, request: Request, error: Exception) -> None:
-        if isinstance(request, Batch) and len(request.calls) > 1:
-            self._split(request)
+        if request.doubt:  # it was sent to a server with other limits
+            request.fail(unknown(str(error), request))
+        elif isinstance(request, Batch) and len(request.calls) > 1:
+            self._queue.extendleft(reversed(request.halves()))  # in its place
         else:
             request.fail(error)
 
@@ -294,13 +297,10 @@ class Requests:
     def _split(self, batch: Batch) -> None:
         """Sends each message of a batch alone, so that a bad one harms no other."""
         for call, message in zip(batch.calls, batch.messages, strict=True):
-            if call.future.done():
-                continue
-            self._ids += 1
-            single = Batch(self._ids, batch.body["stream"], batch.key)
-            single.messages.append(message)
-            single.add(call)
-            self._enqueue(single)
+            if not call.future.done():
+                single = Batch(batch.body["stream"], batch.key)
+                single.append(message, call)
+                self._enqueue(single)
 
     def _delay(self, request: Request, error: errors.Error) -> None:
         """All delayed requests go out together, in the order of their calls."""
@@ -389,5 +389,6 @@ class Requests:
         self._bounds.close(error)
 
 
-def _order(request: Request) -> int:
-    return request.id
+def _order(request: Request) -> float:
+    """Those that were sent come first, as they were sent; the others stay as they wait."""
+    return request.id or float("inf")
