@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 
-from . import errors
+from . import errors, options
 from .pending import Call, late
 
 
@@ -41,6 +41,8 @@ class Bounds:
             raise self.closed.with_traceback(None)
         if self.message_bytes is not None and size > self.message_bytes:
             raise errors.TooBig(f"{size} bytes are more than the {self.message_bytes} of a message")
+        if timeout is not None:
+            options.seconds("timeout", timeout)
         loop = asyncio.get_running_loop()
         if self._loop is None:
             self._loop = loop

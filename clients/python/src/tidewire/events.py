@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from . import errors
+from . import errors, options
 from .answers import check_event
 from .attachment import Attached
 from .backoff import conflict_pause
@@ -88,6 +88,7 @@ class Appended:
     """Where the events are."""
 
     positions: list[int]
+    #: They were stored before: the library itself has sent them again after a connection was lost.
     duplicate: bool = False
 
 
@@ -130,7 +131,7 @@ class Events:
         )
         return Appended(answer["positions"], answer.get("duplicate", False))
 
-    async def query(
+    def query(
         self,
         query: Query | None = None,
         *,
@@ -140,9 +141,10 @@ class Events:
         page: int = 1000,
     ) -> AsyncIterator[Event]:
         """The events that match, of all pages, in the order of positions or backwards."""
-        reader = Reader(self, query or Query(), after, before, backwards, page)
-        async for event in reader:
-            yield event
+        options.count("after", after, 0)
+        options.count("before", before, 0)
+        options.count("page", page)
+        return aiter(Reader(self, query or Query(), after, before, backwards, page))
 
     async def project(self, *queries: Query, timeout: float | None = None) -> Projection:
         """Counts the events that match each query."""
@@ -158,6 +160,8 @@ class Events:
         self, query: Query | None = None, *, after: int = 0, credits: int = CREDITS
     ) -> EventSubscription:
         """The events that match: those that are stored, then those to come."""
+        options.count("after", after, 0)
+        options.count("credits", credits)
         return EventSubscription(self._connection, self._body, query or Query(), after, credits)
 
     async def read_page(self, **fields: Any) -> tuple[list[Event], int]:
@@ -179,7 +183,9 @@ class Events:
         If a matching event was stored meanwhile, it reads and decides again, `attempts` times
         at most. `decide` must have no effect of its own. None: it has returned no events.
         """
-        for attempt in range(attempts):
+        options.count("attempts", attempts)
+        attempt = 0
+        while True:
             state = init
             reader = Reader(self, query)
             async for event in reader:
@@ -193,7 +199,7 @@ class Events:
                 if attempt + 1 >= attempts:
                     raise
             await asyncio.sleep(conflict_pause(attempt))
-        raise ValueError("attempts has to be 1 or more")
+            attempt += 1
 
     def decisions(
         self, *, attempts: int = ATTEMPTS, **folds: tuple[Query, Any, Callable[[Any, Event], Any]]
@@ -204,6 +210,9 @@ class Events:
         """
         from .decision import turns
 
+        options.count("attempts", attempts)
+        if not folds:
+            raise ValueError("a decision needs a fold: decisions(name=(query, init, function))")
         return turns(self, attempts, folds)
 
 

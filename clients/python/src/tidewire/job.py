@@ -8,7 +8,7 @@ from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
-from . import errors, otel
+from . import errors, options, otel
 from .pending import Policy
 from .settle import Settled
 from .wire import milliseconds
@@ -26,6 +26,7 @@ class Retry(Exception):
 
     def __init__(self, reason: str = "", *, after: float | None = None) -> None:
         super().__init__(reason)
+        options.seconds("after", after)
         self.after = after
 
 
@@ -123,6 +124,7 @@ class Job(Generic[T]):
 
     async def extend(self, seconds: float = LEASE) -> None:
         """The work takes longer: the lease ends `seconds` from now."""
+        options.positive_seconds("seconds", seconds)
         if self.lost:
             raise _lost()
         body = {
@@ -165,6 +167,7 @@ class Job(Generic[T]):
 
 def nack_fields(reason: str, delay: float | None) -> dict[str, Any]:
     """The fields of a `nack`."""
+    options.seconds("delay", delay)
     fields: dict[str, Any] = {}
     if reason:
         short = reason.encode()[:_REASON].decode(errors="ignore").replace("\0", "")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from . import errors
+from . import errors, options
 from .answers import check_chat
 from .attachment import Attached
 from .connection import CLOSING, Connection
@@ -70,6 +70,8 @@ class Room:
 
         In a stored room the last `history` chats come first, or those after a position.
         """
+        options.optional_count("history", history)
+        options.optional_count("after", after)
         return Membership(self._connection, self.name, user, history, after, presence)
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Generic, Literal, TypeVar
 
-from . import errors, otel
+from . import errors, options, otel
 from .answers import check_message, check_position
 from .attachment import Attached
 from .codec import Codec
@@ -70,16 +70,16 @@ class Subscription(Attached[dict[str, Any]], Generic[T]):
     """
 
     def __init__(
-        self, connection: Connection, stream: str, codec: Codec[T], options: SubscribeOptions
+        self, connection: Connection, stream: str, codec: Codec[T], given: SubscribeOptions
     ) -> None:
-        if options.share and options.group is None:
+        if given.share and given.group is None:
             raise ValueError("share needs a group")
         super().__init__(connection, connection.subscriptions)
         self.stream = stream
-        self.options = options
+        self.options = given
         self._codec = codec
         self._position: int | None = None
-        self._credits = Credits(options.credits)
+        self._credits = Credits(given.credits)
         self._traced = otel.active()
         self._owned: set[int] = set()
         self._span: AbstractContextManager[Any] | None = None
@@ -112,17 +112,17 @@ class Subscription(Attached[dict[str, Any]], Generic[T]):
                 self._position = error.oldest - 1
 
     def _request(self) -> dict[str, Any]:
-        options = self.options
+        given = self.options
         position = self._position
-        begin = options.begin() if position is None else {"after": position}
+        begin = given.begin() if position is None else {"after": position}
         body: dict[str, Any] = {
             "type": "subscribe",
             "stream": self.stream,
             "subscription": self._name,
         }
-        body |= {"credits": options.credits, **begin, **options.filters()}
-        if options.share:
-            body |= {"group": options.group, "share": True}
+        body |= {"credits": given.credits, **begin, **given.filters()}
+        if given.share:
+            body |= {"group": given.group, "share": True}
         return body
 
     async def close(self, error: BaseException | None = None) -> None:
@@ -283,12 +283,17 @@ class Subscription(Attached[dict[str, Any]], Generic[T]):
         if span is not None:
             span.__exit__(type(error) if error else None, error, None)
 
-    async def batches(self, *, max: int = 500, wait: float = 0.0) -> AsyncIterator[Page[T]]:
+    def pages(self, *, max: int = 500, wait: float = 0.0) -> AsyncIterator[Page[T]]:
         """Pages of up to `max` messages that have arrived.
 
         With `wait`, a page that is not full waits so many seconds for more messages.
         """
+        options.count("max", max)
+        options.seconds("wait", wait)
         self._check()
+        return self._pages(max, wait)
+
+    async def _pages(self, most: int, wait: float) -> AsyncIterator[Page[T]]:
         loop = asyncio.get_running_loop()
         feed = self._feed
         while True:
@@ -296,7 +301,7 @@ class Subscription(Attached[dict[str, Any]], Generic[T]):
             if not await feed.wait():
                 return
             until = loop.time() + wait
-            while len(messages) < max:
+            while len(messages) < most:
                 if not feed.items:
                     await feed.wait_until(until)
                     if not feed.items:

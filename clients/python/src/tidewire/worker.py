@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Generator
 from functools import partial
 from typing import Any, Generic, Literal, TypeVar, cast
 
-from . import errors, otel
+from . import errors, options, otel
 from .consumer import Consumer
 from .job import Dead, Job, Retry, failure_fields, nack_fields
 
@@ -81,6 +81,7 @@ class Worker(Generic[T]):
 
         It does not wait for a handler that still runs 1 s after it was cancelled.
         """
+        options.seconds("drain", drain)
         task = self._task
         if task is None or task.done():
             return
