@@ -16,6 +16,7 @@ from websockets.protocol import State
 from websockets.typing import Subprotocol
 from websockets.uri import parse_uri
 
+from .frames import Cutter
 from .wire import seconds_in, seconds_in_text
 
 SUBPROTOCOL = "tidewire.v1"
@@ -26,7 +27,7 @@ HIGH_WATER = 256 << 10
 #: answers to pings that a server may leave unread before it counts as broken, in bytes
 UNREAD_PONGS = 64 << 10
 _MAX_FRAME = 64 << 20
-_decode = json.JSONDecoder().decode
+_decoder = json.JSONDecoder()
 
 Receive = Callable[[dict[str, Any]], None]
 
@@ -68,6 +69,8 @@ class Link(asyncio.Protocol):
         self._receive = receive
         self._headers = headers
         self._closing: asyncio.TimerHandle | None = None
+        self._cutter = Cutter(_MAX_FRAME)
+        self._shaken = False
         self._fragments: list[bytes] = []
         self._transport: asyncio.Transport | None = None
         self._uri = parse_uri(url)
@@ -104,14 +107,11 @@ class Link(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self.last_received = self._loop.time()
-        protocol = self._protocol
-        protocol.receive_data(data)
         try:
-            for event in protocol.events_received():
-                if type(event) is Frame:
-                    self._take(event)
-                elif isinstance(event, Response):
-                    self._shake(event)
+            if self._shaken:
+                self._frames(data)
+            else:
+                self._handshake(data)
         except BrokenServer as error:
             self.fail(error)
             return
@@ -124,6 +124,37 @@ class Link(asyncio.Protocol):
             self.fail(BrokenServer("the server sends pings, and reads no answer"))
             return
         self._flush()
+
+    def _handshake(self, data: bytes) -> None:
+        head = self._cutter.head(data)
+        if head is None:
+            return
+        self._through_protocol(head)
+        if self._protocol.state is State.CONNECTING:  # no 101: what follows is a text for people
+            self._through_protocol(self._cutter.rest())
+        else:
+            self._shaken = True
+            self._frames(b"")
+
+    def _frames(self, data: bytes) -> None:
+        """Takes whole texts. All else, which is rare, is for the protocol."""
+        protocol = self._protocol
+        for frame, text in self._cutter.cut(data):
+            if text and not self._fragments and protocol.close_rcvd is None:
+                self._receive(_decode(str(frame[text:], "utf-8")))
+            else:
+                self._through_protocol(frame)
+
+    def _through_protocol(self, data: bytes | bytearray) -> None:
+        protocol = self._protocol
+        protocol.receive_data(data)
+        for event in protocol.events_received():
+            if type(event) is Frame:
+                self._take(event)
+            elif isinstance(event, Response):
+                self._shake(event)
+        if self._shaken and protocol.parser_exc is not None:
+            raise protocol.parser_exc
 
     def _shake(self, response: Response) -> None:
         if self.opened.done():
@@ -170,6 +201,8 @@ class Link(asyncio.Protocol):
             self._closing = self._loop.call_later(CLOSING, self.drop)
 
     def eof_received(self) -> None:
+        if not self._shaken:
+            self._through_protocol(self._cutter.rest())
         self._protocol.receive_eof()
         self._flush()
 
@@ -212,6 +245,14 @@ class Link(asyncio.Protocol):
         """Ends the connection at once."""
         if self._transport is not None:
             self._transport.abort()
+
+
+def _decode(text: str) -> Any:
+    try:
+        value, end = _decoder.raw_decode(text)
+    except ValueError:
+        return _decoder.decode(text)  # with a blank before it
+    return value if end == len(text) else _decoder.decode(text)
 
 
 def _refused(response: Response) -> HandshakeFailed:
