@@ -8,6 +8,7 @@ from enum import Enum
 from typing import Any
 
 from . import errors
+from .message import Ack
 
 BATCH_MESSAGES = 1000
 BATCH_BYTES = 256 << 10
@@ -29,9 +30,11 @@ class Policy(Enum):
 class Call:
     """One call of the program, which waits for `future`."""
 
-    __slots__ = ("deadline", "future", "request", "size")
+    __slots__ = ("admitted", "deadline", "future", "request", "size")
 
-    def __init__(self, future: asyncio.Future[Answer], deadline: float, size: int) -> None:
+    def __init__(self, future: asyncio.Future[Any], deadline: float, size: int) -> None:
+        #: there is room for it
+        self.admitted = True
         self.future = future
         self.deadline = deadline
         self.size = size
@@ -144,10 +147,11 @@ class Batch(Request):
 
     def answer(self, answer: Answer) -> None:
         """Gives each call its own position."""
-        first = answer["position"]
+        first, duplicate = answer["position"], answer.get("duplicate", False)
+        partition = answer.get("partition")
         for index, call in enumerate(self.calls):
             if not call.future.done():
-                call.future.set_result({**answer, "position": first + index, "count": 1})
+                call.future.set_result(Ack(first + index, 1, duplicate, partition))
 
 
 def unknown(message: str, request: Request) -> errors.OutcomeUnknown:

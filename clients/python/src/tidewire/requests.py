@@ -13,6 +13,7 @@ from .answers import check_answer
 from .backoff import pause
 from .bounds import Bounds
 from .link import HIGH_WATER, BrokenServer, Link
+from .message import Ack
 from .pending import Answer, Batch, Call, Policy, Request, unknown
 from .sharing import may_share
 from .wire import encode
@@ -78,14 +79,17 @@ class Requests:
         timeout: float | None = None,
     ) -> Answer:
         """Sends a request, and waits for its answer."""
-        call = await self._bounds.admit(size, timeout)
+        call = self._bounds.admit(size, timeout)
+        if not call.admitted:
+            await self._bounds.room(call)
         try:
             self._batches.clear()
             request = Request(body, policy)
             request.numbered = numbered
             request.add(call)
             self._enqueue(request)
-            return await call.future
+            answer: Answer = await call.future
+            return answer
         finally:
             self._leave(call)
 
@@ -96,12 +100,14 @@ class Requests:
         message: dict[str, Any],
         size: int,
         timeout: float | None,
-    ) -> Answer:
+    ) -> Ack:
         """Publishes one message, together with others of the same tick.
 
         One that the server may refuse goes alone in its turn: it would take the others with it.
         """
-        call = await self._bounds.admit(size, timeout)
+        call = self._bounds.admit(size, timeout)
+        if not call.admitted:
+            await self._bounds.room(call)
         try:
             shares = self._batch and may_share(key, message.get("headers"))
             batch = self._batches.get(stream) if shares else None
@@ -113,7 +119,8 @@ class Requests:
                 else:
                     self._batches.pop(stream, None)
             batch.append(message, call)
-            return await call.future
+            ack: Ack = await call.future
+            return ack
         finally:
             self._leave(call)
 

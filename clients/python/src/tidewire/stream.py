@@ -41,7 +41,7 @@ class Stream(Generic[T]):
         """Stores a message, once, and returns after the commit."""
         message, size = self._message(value, key, headers)
         requests = self._connection.requests
-        return ack_of(await requests.publish(self.name, key, message, size, timeout))
+        return await requests.publish(self.name, key, message, size, timeout)
 
     async def publish_all(
         self,

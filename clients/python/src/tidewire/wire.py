@@ -24,7 +24,8 @@ def message_of(
     """A message that is to be stored, and the size of its payload."""
     message: dict[str, Any]
     if isinstance(payload, str):
-        message, size = {"payload": payload}, len(payload.encode())
+        size = len(payload) if payload.isascii() else len(payload.encode())
+        message = {"payload": payload}
     else:
         message = {"payload_base64": base64.b64encode(payload).decode()}
         size = len(payload) * 4 // 3
