@@ -250,7 +250,7 @@ class Runner:
         pause = command.get("pause_ms", 0) / 1000
         await going.wait()
         if "pages" in command:
-            async for page in sub.batches(max=command["pages"]):
+            async for page in sub.pages(max=command["pages"]):
                 for m in page:
                     show_message(name, m)
                 event(name, "page", positions=[m.position for m in page])

@@ -59,6 +59,10 @@ class Peer:
             payload=json.dumps(value),
         )
 
+    def stop_reading(self) -> None:
+        """Nothing that the client sends is read from here on."""
+        self.socket.transport.pause_reading()
+
     def cut(self) -> None:
         """Ends the connection without a handshake."""
         self.socket.transport.abort()

@@ -89,6 +89,55 @@ def test_bad_payloads(kind: Any, payload: str) -> None:
         codec_for(kind).decode(payload)
 
 
+class Later(Order):
+    """A subclass is one, too."""
+
+
+WRONG: list[tuple[Any, Any]] = [
+    (Order, {"id": 1}),
+    (Order, Line("x")),
+    (Order, Order("1")),  # type: ignore[arg-type]
+    (Order, Order(True)),
+    (Order, Order(1, [Line(2)])),  # type: ignore[arg-type]
+    (Order, Order(1, at="2026")),  # type: ignore[arg-type]
+    (Order, Order(1, kind="other")),  # type: ignore[arg-type]
+    (Order, Order(1, extra={"a": (1,)})),  # type: ignore[dict-item]
+    (Mail, {"copies": []}),
+    (Mail, {"to": 1}),
+    (list[Line], [Line("x"), 7]),
+    (Model, {"id": 1, "at": WHEN}),
+    (Model, Model.model_construct(id="x", at=WHEN)),
+    (pydantic.TypeAdapter(list[Model]), [Model(id=1, at=WHEN), 7]),
+    (int, "x"),
+]
+
+
+@pytest.mark.parametrize(("kind", "value"), WRONG)
+def test_values_of_another_type_are_not_sent(kind: Any, value: Any) -> None:
+    with pytest.raises(TypeError, match="this value is no"):
+        codec_for(kind).encode(value)
+
+
+def test_a_subclass_is_one_too() -> None:
+    assert codec_for(Order).decode(codec_for(Order).encode(Later(1))) == Order(1)
+
+
+async def test_publish_and_enqueue_refuse_them() -> None:
+    bad: Any = Order("1")  # type: ignore[arg-type]
+    tw = tidewire.connect("ws://localhost:1/ws")
+    stream, queue = tw.stream("s", type=Order), tw.queue("q", type=Order)
+    calls = [
+        stream.publish(bad),
+        stream.publish_all([Order(1), bad]),
+        queue.enqueue(bad),
+        queue.enqueue_all([Order(1), bad]),
+    ]
+    for call in calls:
+        with pytest.raises(TypeError, match="Order"):
+            await call
+    assert tw.state is None
+
+
 def test_fields_of_a_later_version() -> None:
     assert codec_for(Line).decode('{"name": "x", "later": 1}') == Line("x")
     assert codec_for(Mail).decode('{"to": "x", "later": 1}') == {"to": "x", "later": 1}
@@ -96,4 +145,4 @@ def test_fields_of_a_later_version() -> None:
 
 def test_a_value_that_has_no_json() -> None:
     with pytest.raises(TypeError, match="codec"):
-        codec_for(Order).encode(object())
+        codec_for(list[Line]).encode([object()])

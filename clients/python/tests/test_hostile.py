@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 from conftest import until
 from fake import FakeServer
 
 import tidewire
+from tidewire.state import Waiting
 
 
 async def test_a_token_callback_that_is_cancelled_has_failed(fake: FakeServer) -> None:
@@ -26,6 +28,38 @@ async def test_a_token_callback_that_is_cancelled_has_failed(fake: FakeServer) -
         peer = await fake.peer()
         await peer.ok(await peer.take(), position=1)
         assert (await call).position == 1
+
+
+@pytest.mark.parametrize("nothing", [None, "", b"token"])
+async def test_a_token_callback_that_returns_none_has_failed(
+    fake: FakeServer, nothing: Any
+) -> None:
+    seen: list[tidewire.State] = []
+    tokens = [nothing, "good", nothing, "better"]
+
+    async def token(refused: bool) -> str:
+        token: str = tokens.pop(0)
+        return token
+
+    async with tidewire.connect(fake.url, token=token, on_state=seen.append) as tw:
+        call = asyncio.ensure_future(tw.stream("s").publish(1))
+        peer = await fake.peer()
+        assert peer.authorization == "Bearer good"
+        await peer.ok(await peer.take(), position=1)
+        await call
+        await peer.send(type="expiring", expires_in_ms=1000)
+        assert (await peer.take("auth"))["token"] == "better"
+    failures = [str(state.error) for state in seen if isinstance(state, Waiting)]
+    assert failures == [f"the token callback has returned no token, but {nothing!r}"]
+
+
+async def test_the_call_is_told_that_there_is_no_token(fake: FakeServer) -> None:
+    async def token(refused: bool) -> Any:
+        """Forgets to return it."""
+
+    async with tidewire.connect(fake.url, token=token) as tw:
+        with pytest.raises(tidewire.Timeout, match="returned no token"):
+            await tw.stream("s").publish(1, timeout=0.1)
 
 
 async def test_a_token_that_never_comes_holds_no_later_connection(fake: FakeServer) -> None:
@@ -53,8 +87,8 @@ async def test_a_token_that_never_comes_holds_no_later_connection(fake: FakeServ
         assert request["token"] == "token-4"
 
 
-@pytest.mark.parametrize("told", ["9" * 90, "31536000000"])
-async def test_a_pause_of_any_length_ends_nothing(fake: FakeServer, told: str) -> None:
+@pytest.mark.parametrize("told", ["9" * 90, "31536000000", "inf"])
+async def test_a_pause_is_a_day_at_most(fake: FakeServer, told: str) -> None:
     seen: list[tidewire.State] = []
     async with tidewire.connect(fake.url, on_state=seen.append, timeout=0.5) as tw:
         call = asyncio.ensure_future(tw.stream("s").publish(1))
@@ -64,7 +98,46 @@ async def test_a_pause_of_any_length_ends_nothing(fake: FakeServer, told: str) -
         await until(lambda: len(seen) >= 3)
         with pytest.raises(tidewire.OutcomeUnknown):
             await call
-        assert seen[-1].name == "waiting"
+        assert isinstance(seen[-1], Waiting)
+        assert seen[-1].retry_in == 24 * 3600
+
+
+@pytest.mark.parametrize(("told", "least", "most"), [("-5", 0, 0), ("soon", 0, 2), ("nan", 0, 2)])
+async def test_a_pause_of_a_reason_that_is_none(
+    fake: FakeServer, told: str, least: float, most: float
+) -> None:
+    waits: list[float] = []
+
+    def listen(state: tidewire.State) -> None:
+        if isinstance(state, Waiting):
+            waits.append(state.retry_in)
+
+    tw = tidewire.connect(fake.url, on_state=listen)
+    call = asyncio.ensure_future(tw.stream("s").publish(1))
+    peer = await fake.peer()
+    await peer.take()
+    await peer.close(1001, f"retry_after_ms={told}")
+    await until(lambda: waits)
+    assert least <= waits[0] <= most
+    call.cancel()
+    await tw.close()
+
+
+@pytest.mark.parametrize(
+    ("told", "seconds"),
+    [
+        (-1, 0.0),
+        (1500, 1.5),
+        (10**400, 86400.0),
+        (float("inf"), 86400.0),
+        (float("nan"), None),
+        (True, None),
+        ("7", None),
+        (None, None),
+    ],
+)
+def test_pauses_of_the_server(told: object, seconds: float | None) -> None:
+    assert tidewire.Error("", details={"retry_after_ms": told}).retry_after == seconds
 
 
 @pytest.mark.parametrize("told", [-1000, "soon", [], 10**400, float("nan")])
@@ -78,19 +151,6 @@ async def test_a_pause_that_is_none(fake: FakeServer, told: object) -> None:
             assert tw.state is not None and tw.state.name == "connected"
             call.cancel()
             return
-        await peer.ok(await peer.take(), position=1)
-        assert (await call).position == 1
-
-
-@pytest.mark.parametrize("answer", [{}, {"position": None}, {"position": "x"}])
-async def test_an_answer_that_says_nothing_is_no_answer(
-    fake: FakeServer, answer: dict[str, object]
-) -> None:
-    async with tidewire.connect(fake.url, timeout=5) as tw:
-        call = asyncio.ensure_future(tw.stream("s").publish(1))
-        peer = await fake.peer()
-        await peer.ok(await peer.take(), **answer)
-        peer = await fake.peer()
         await peer.ok(await peer.take(), position=1)
         assert (await call).position == 1
 

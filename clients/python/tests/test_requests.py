@@ -229,7 +229,7 @@ async def test_errors_have_what_they_say(fake: FakeServer) -> None:
         with pytest.raises(tidewire.Forbidden) as forbidden:
             await publish
         error = forbidden.value
-        assert (error.verb, error.kind, error.name) == ("publish", "stream", "s")
+        assert (error.verb, error.kind, error.object) == ("publish", "stream", "s")
 
 
 async def test_what_is_refused_here(fake: FakeServer) -> None:

@@ -246,12 +246,12 @@ async def test_pages_and_groups(real: Real) -> None:
         stream = tw.stream(real.create("streams"))
         await stream.publish_all(range(10))
         async with stream.subscribe(group="g") as sub:
-            async for page in sub.batches(max=6, wait=5):
+            async for page in sub.pages(max=6, wait=5):
                 assert page.values == list(range(6))
                 await page.commit()
                 break
         async with stream.subscribe(group="g") as sub:
-            async for page in sub.batches(max=4, wait=5):
+            async for page in sub.pages(max=4, wait=5):
                 assert page.values == [6, 7, 8, 9]
                 break
 

@@ -29,7 +29,7 @@ def test_sync(real: Real) -> None:
                     break
             assert (seen, sub.position) == ([1, 2, 3], 3)
         with stream.subscribe(group="g") as sub:
-            for messages in sub.batches(wait=5, max=3):
+            for messages in sub.pages(wait=5, max=3):
                 assert sub.commit(messages[-1]) == 3
                 break
         assert not tw.queue(queue_name).enqueue("x").duplicate

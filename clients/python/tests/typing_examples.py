@@ -26,7 +26,7 @@ async def streams(tw: tidewire.Client) -> None:
     async with orders.subscribe() as sub:
         async for message in sub:
             assert_type(message.value, Order)
-        async for page in sub.batches():
+        async for page in sub.pages():
             assert_type(page.values, list[Order])
 
 

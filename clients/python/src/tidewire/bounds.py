@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 
-from . import errors
+from . import errors, options
 from .pending import Call, late
 
 
@@ -35,12 +35,14 @@ class Bounds:
         self._admitting: deque[Call] = deque()
         self._sweeper: asyncio.TimerHandle | None = None
 
-    async def admit(self, size: int, timeout: float | None) -> Call:
-        """A call, as soon as there is room for it."""
+    def admit(self, size: int, timeout: float | None) -> Call:
+        """A new call. If there is no room for it, it is not `admitted`, and has to wait."""
         if self.closed is not None:
             raise self.closed.with_traceback(None)
         if self.message_bytes is not None and size > self.message_bytes:
             raise errors.TooBig(f"{size} bytes are more than the {self.message_bytes} of a message")
+        if timeout is not None:
+            options.seconds("timeout", timeout)
         loop = asyncio.get_running_loop()
         if self._loop is None:
             self._loop = loop
@@ -48,12 +50,18 @@ class Bounds:
             raise RuntimeError("a client belongs to one event loop: make another client for this")
         deadline = loop.time() + (self._timeout if timeout is None else timeout)
         call = Call(loop.create_future(), deadline, size)
-        self._sweep_at(deadline)
+        if self._sweeper is None or deadline < self._sweeper.when():
+            self._sweep_at(deadline)
         if not self._admitting and self._room(size):
             self._take(call)
-            return call
-        self._admitting.append(call)
-        self._start()
+        else:
+            call.admitted = False
+            self._admitting.append(call)
+            self._start()
+        return call
+
+    async def room(self, call: Call) -> None:
+        """Waits until there is room for a call."""
         try:
             await call.future
             if self.closed is not None:
@@ -61,8 +69,8 @@ class Bounds:
         except BaseException:
             self.leave(call)
             raise
-        call.future = loop.create_future()
-        return call
+        call.admitted = True
+        call.future = asyncio.get_running_loop().create_future()
 
     def _room(self, size: int) -> bool:
         calls = len(self._calls)
@@ -92,11 +100,8 @@ class Bounds:
             self._let_in()
 
     def _sweep_at(self, deadline: float) -> None:
-        sweeper = self._sweeper
-        if sweeper is not None:
-            if sweeper.when() <= deadline:
-                return
-            sweeper.cancel()
+        if self._sweeper is not None:
+            self._sweeper.cancel()
         self._sweeper = asyncio.get_running_loop().call_at(deadline, self._sweep)
 
     def _sweep(self) -> None:

@@ -9,6 +9,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self, TypeVar, overload
 
+from . import options
 from .codec import Codec, codec_for
 from .connection import Connection
 from .events import Events
@@ -46,8 +47,13 @@ class Client:
     ) -> None:
         if token is not None and api_key is not None:
             raise ValueError("give a token or an API key, not both")
+        options.secret("token", token)
+        options.secret("api_key", api_key)
+        options.seconds("timeout", timeout)
+        options.count("max_pending", max_pending)
+        options.count("max_pending_bytes", max_pending_bytes)
         self._connection = Connection(
-            url,
+            options.websocket_address(url),
             Tokens(api_key if token is None else token),
             headers=headers or {},
             ssl=ssl,
@@ -175,7 +181,7 @@ def connect(
     on_state: Callable[[State], None] | None = None,
     on_notice: Callable[[dict[str, Any]], None] | None = None,
 ) -> Client:
-    """A client of the server at `url`, such as `wss://rt.example.com/ws`.
+    """A client of the server at `url`, such as `wss://rt.example.com/ws`; `https` is the same.
 
     It returns at once. The client connects when it is first needed, and again whenever the
     connection is lost, until it is closed. `timeout`, in seconds, is for each request with all

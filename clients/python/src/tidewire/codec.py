@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class Codec(Protocol[T]):
-    """Turns values into payloads and back. `decode` raises whatever it likes for a bad one."""
+    """Turns values into payloads and back. Each raises whatever it likes for a bad one."""
 
     def encode(self, value: T, /) -> str | bytes:
         """The payload of a value."""
@@ -58,13 +58,25 @@ class _Binary:
 
 
 class _Typed(Generic[T]):
-    """JSON of a dataclass, a TypedDict, or any type made of these."""
+    """JSON of a dataclass, a TypedDict, or any type made of these.
+
+    `encode` reads what it has written, so that nothing goes out that `decode` refuses.
+    """
 
     def __init__(self, kind: Any) -> None:
+        self._kind = kind
+        self._class: Any = kind if dataclasses.is_dataclass(kind) else object
         self._build = _builder(kind)
 
     def encode(self, value: T, /) -> str:
-        return _typed_json(value)
+        if not isinstance(value, self._class):
+            raise _wrong(self._kind, f"it is a {type(value).__name__}")
+        payload = _typed_json(value)
+        try:
+            self._build(json.loads(payload))
+        except (TypeError, ValueError) as error:
+            raise _wrong(self._kind, error) from error
+        return payload
 
     def decode(self, payload: str | bytes, /) -> T:
         return typing.cast(T, self._build(json.loads(payload)))
@@ -73,11 +85,16 @@ class _Typed(Generic[T]):
 class _Pydantic(Generic[T]):
     """JSON by a model of pydantic, or by one of its TypeAdapters."""
 
-    def __init__(self, adapter: Any) -> None:
+    def __init__(self, adapter: Any, kind: Any) -> None:
         self._adapter = adapter
+        self._kind = kind
 
     def encode(self, value: T, /) -> str:
-        return typing.cast(bytes, self._adapter.dump_json(value)).decode()
+        try:
+            payload: bytes = self._adapter.dump_json(value, warnings="error")
+        except ValueError as error:
+            raise _wrong(self._kind, error) from error
+        return payload.decode()
 
     def decode(self, payload: str | bytes, /) -> T:
         return typing.cast(T, self._adapter.validate_json(payload))
@@ -96,12 +113,16 @@ def codec_for(kind: Any) -> Codec[Any]:
         if hasattr(kind, "__pydantic_validator__") or hasattr(kind, "__pydantic_fields__"):
             from pydantic import TypeAdapter
 
-            return _Pydantic(TypeAdapter(kind))
+            return _Pydantic(TypeAdapter(kind), kind)
     elif hasattr(kind, "validate_json"):
-        return _Pydantic(kind)
+        return _Pydantic(kind, kind)
     elif hasattr(kind, "encode") and hasattr(kind, "decode"):
         return typing.cast(Codec[Any], kind)
     return _Typed(kind)
+
+
+def _wrong(kind: Any, reason: object) -> TypeError:
+    return TypeError(f"this value is no {getattr(kind, '__name__', kind)}: {reason}")
 
 
 def _default(value: Any) -> Any:

@@ -16,6 +16,7 @@ from .link import HandshakeFailed, Link
 from .pending import Answer
 from .requests import Requests
 from .token import Tokens
+from .wire import seconds_in_text
 
 ATTEMPT = 10.0
 STEADY = 10.0
@@ -169,7 +170,7 @@ class Connection:
         if token is not None:
             headers["Authorization"] = f"Bearer {token}"
         loop = asyncio.get_running_loop()
-        link = self._link = Link(self.url, headers, self._receive)
+        link = self._link = Link(self.url, headers, self._receive, self.requests.drained)
         greeted = self._greeted = loop.create_future()
         try:
             await link.dial(self._ssl)
@@ -203,8 +204,9 @@ class Connection:
     def _after_close(self, link: Link) -> float | None:
         code = link.close_code
         if code == 1001:
-            told = re.search(r"retry_after_ms=(\d+)$", link.close_reason)
-            return int(told[1]) / 1000 if told else random.uniform(0, 2)
+            told = re.search(r"retry_after_ms=(\S+)$", link.close_reason)
+            wait = seconds_in_text(told[1]) if told else None
+            return random.uniform(0, 2) if wait is None else wait
         if code == 4401:
             self._tokens.refused = True
         if code == 4429:
@@ -262,7 +264,7 @@ class Connection:
         self._change(state.Connected())
         self._watch_at(link, QUIET)
         limit = hello.get("limits", {}).get("message_bytes")
-        self.requests.connected(link, limit, self._attach)
+        self.requests.connected(link, limit if type(limit) is int else None, self._attach)
 
     def _attach(self) -> None:
         for attachment in self.attachments():

@@ -7,15 +7,20 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any, Generic, TypeVar
 
 from . import errors, otel
+from .answers import check_delivery
 from .attachment import Attached
 from .codec import Codec
 from .connection import CLOSING, Connection
 from .job import LEASE, Job
+from .link import BrokenServer
 from .pending import Policy
-from .settle import Settler
+from .settle import Settled, Settler
 from .wire import milliseconds, payload_in
 
 T = TypeVar("T")
+#: A server counts a delivery whose lease has ended as free before the client knows of it. So one
+#: that keeps to the credits may have sent more; one that does not sends more than so many times.
+TOLERANCE = 4
 
 
 class Consumer(Attached[dict[str, Any]], Generic[T]):
@@ -44,6 +49,8 @@ class Consumer(Attached[dict[str, Any]], Generic[T]):
         self._lease = lease
         self._on_invalid = on_invalid
         self._arrivals: dict[str, float] = {}
+        #: deliveries that are not settled, and when they came
+        self._open: dict[str, float] = {}
         self._keeper: asyncio.TimerHandle | None = None
         self._extensions: set[asyncio.Task[None]] = set()
         self.settler = self._new_settler()
@@ -108,6 +115,7 @@ class Consumer(Attached[dict[str, Any]], Generic[T]):
     def _lose_all(self) -> None:
         self._feed.items.clear()
         self._arrivals.clear()
+        self._open.clear()
         held, self.held = self.held, {}
         for job in held.values():
             job.mark_lost()
@@ -116,9 +124,33 @@ class Consumer(Attached[dict[str, Any]], Generic[T]):
         """Takes a delivery."""
         if self._feed.ended:
             return
+        check_delivery(message)
         self._attempt = 0
-        self._arrivals[message["delivery"]] = asyncio.get_running_loop().time()
+        now = asyncio.get_running_loop().time()
+        if max(len(self._open), len(self._feed.items)) >= self.credits * TOLERANCE:
+            self._clear(now)
+        delivery = message["delivery"]
+        self._arrivals[delivery] = self._open[delivery] = now
         self._feed.put(message)
+
+    def _clear(self, now: float) -> None:
+        """Forgets the deliveries that the program has left to the end of their leases."""
+        for delivery, since in list(self._open.items()):
+            extended = delivery in self._arrivals or delivery in self.held
+            if not extended and since + LEASE <= now:
+                del self._open[delivery]
+        most = self.credits * TOLERANCE
+        if max(len(self._open), len(self._feed.items)) >= most:
+            raise BrokenServer(f"the server has sent more than its {self.credits} credits allow")
+
+    def freeing(self, delivery: str, settled: Settled) -> Settled:
+        """What is called when a delivery is settled, which frees its credit."""
+
+        def freed(error: Exception | None) -> None:
+            self._open.pop(delivery, None)
+            settled(error)
+
+        return freed
 
     def ended(self, error: errors.Error) -> None:
         """The server has ended it, and with it all leases."""
@@ -159,7 +191,8 @@ class Consumer(Attached[dict[str, Any]], Generic[T]):
         """A job that nobody can read becomes a dead letter."""
         bad: Job[Any] = Job(raw, payload_in(raw), self)
         text = f"position {bad.position}: {reason}"
-        self.settler.nack(bad.delivery, {"reason": text[:256], "dead": True}, _ignore)
+        fields = {"reason": text[:256], "dead": True}
+        self.settler.nack(bad.delivery, fields, self.freeing(bad.delivery, _ignore))
         error = errors.InvalidMessage(text, raw=bad)
         error.__cause__ = reason
         if self._on_invalid is None:
@@ -211,6 +244,7 @@ class Consumer(Attached[dict[str, Any]], Generic[T]):
 
     def _lose(self, delivery: str) -> None:
         self._arrivals.pop(delivery, None)
+        self._open.pop(delivery, None)
         waiting = [m for m in self._feed.items if m["delivery"] != delivery]
         self._feed.items.clear()
         self._feed.items.extend(waiting)

@@ -43,8 +43,6 @@ async def turns(
     events: Events, attempts: int, folds: dict[str, tuple[Query, Any, Callable[[Any, Event], Any]]]
 ) -> AsyncIterator[Decision]:
     """The turns of a decision, until one is stored or appends nothing."""
-    if not folds:
-        raise ValueError("a decision needs a fold: decisions(name=(query, init, function))")
     queries = [query for query, _, _ in folds.values()]
     union = queries[0]
     for query in queries[1:]:

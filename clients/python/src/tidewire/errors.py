@@ -71,8 +71,8 @@ class Forbidden(Error):
         return str(self.details.get("kind", ""))
 
     @property
-    def name(self) -> str:
-        """The name of the object."""
+    def object(self) -> str:
+        """The name of the object that was refused."""
         return str(self.details.get("name", ""))
 
 
@@ -167,7 +167,7 @@ class InvalidMessage(Error):
 
 _TYPES: dict[str, type[Error]] = {
     kind.code: kind
-    for kind in (Conflict, Forbidden, NotFound, TooOld, HistoryLost, LeaseLost, Fenced)
+    for kind in (Conflict, Forbidden, NotFound, TooOld, HistoryLost, LeaseLost, Fenced, TooBig)
 }
 _ENVELOPE = {"type", "id", "code", "message", "retryable", "subscription", "queue", "room"}
 

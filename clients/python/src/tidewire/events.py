@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from . import errors
+from . import errors, options
+from .answers import check_event
 from .attachment import Attached
 from .backoff import conflict_pause
 from .connection import Connection
+from .credits import Credits
 from .query import Query
 from .wire import encode_json
 
@@ -86,6 +88,7 @@ class Appended:
     """Where the events are."""
 
     positions: list[int]
+    #: They were stored before: the library itself has sent them again after a connection was lost.
     duplicate: bool = False
 
 
@@ -128,7 +131,7 @@ class Events:
         )
         return Appended(answer["positions"], answer.get("duplicate", False))
 
-    async def query(
+    def query(
         self,
         query: Query | None = None,
         *,
@@ -138,9 +141,10 @@ class Events:
         page: int = 1000,
     ) -> AsyncIterator[Event]:
         """The events that match, of all pages, in the order of positions or backwards."""
-        reader = Reader(self, query or Query(), after, before, backwards, page)
-        async for event in reader:
-            yield event
+        options.count("after", after, 0)
+        options.count("before", before, 0)
+        options.count("page", page)
+        return aiter(Reader(self, query or Query(), after, before, backwards, page))
 
     async def project(self, *queries: Query, timeout: float | None = None) -> Projection:
         """Counts the events that match each query."""
@@ -156,6 +160,8 @@ class Events:
         self, query: Query | None = None, *, after: int = 0, credits: int = CREDITS
     ) -> EventSubscription:
         """The events that match: those that are stored, then those to come."""
+        options.count("after", after, 0)
+        options.count("credits", credits)
         return EventSubscription(self._connection, self._body, query or Query(), after, credits)
 
     async def read_page(self, **fields: Any) -> tuple[list[Event], int]:
@@ -177,7 +183,9 @@ class Events:
         If a matching event was stored meanwhile, it reads and decides again, `attempts` times
         at most. `decide` must have no effect of its own. None: it has returned no events.
         """
-        for attempt in range(attempts):
+        options.count("attempts", attempts)
+        attempt = 0
+        while True:
             state = init
             reader = Reader(self, query)
             async for event in reader:
@@ -191,7 +199,7 @@ class Events:
                 if attempt + 1 >= attempts:
                     raise
             await asyncio.sleep(conflict_pause(attempt))
-        raise ValueError("attempts has to be 1 or more")
+            attempt += 1
 
     def decisions(
         self, *, attempts: int = ATTEMPTS, **folds: tuple[Query, Any, Callable[[Any, Event], Any]]
@@ -202,6 +210,9 @@ class Events:
         """
         from .decision import turns
 
+        options.count("attempts", attempts)
+        if not folds:
+            raise ValueError("a decision needs a fold: decisions(name=(query, init, function))")
         return turns(self, attempts, folds)
 
 
@@ -258,8 +269,7 @@ class EventSubscription(Attached[dict[str, Any]]):
         self.position = after
         self._body = body
         self._query = query
-        self._credits = credits
-        self._used = 0
+        self._credits = Credits(credits)
 
     async def _exit(self, error: BaseException | None) -> None:
         await self.close()
@@ -280,7 +290,7 @@ class EventSubscription(Attached[dict[str, Any]]):
             subscription=self._name,
             query=self._query.to_wire(),
             after=self.position,
-            credits=self._credits,
+            credits=self._credits.most,
         )
 
     async def close(self) -> None:
@@ -292,14 +302,16 @@ class EventSubscription(Attached[dict[str, Any]]):
             body = {"type": "unsubscribe", "subscription": self._name}
             self._connection.requests.tell(body)
 
-    def attach(self) -> None:
-        """Subscribes again, after the last event that the program was given."""
-        self._used = 0
-        super().attach()
+    def detach(self) -> None:
+        """Discards what waits: it comes again."""
+        super().detach()
+        self._credits.reset()
 
     def receive(self, message: dict[str, Any]) -> None:
         """Takes an event."""
         if message["type"] == "event":
+            check_event(message)
+            self._credits.take()
             self._feed.put(message["event"])
 
     def __aiter__(self) -> AsyncIterator[Event]:
@@ -313,9 +325,8 @@ class EventSubscription(Attached[dict[str, Any]]):
         event = event_of(feed.items.popleft())
         self.position = event.position
         self._attempt = 0
-        self._used += 1
-        if self._used * 2 >= self._credits:
-            credit = {"type": "credit", "subscription": self._name, "n": self._used}
-            self._used = 0
+        granted = self._credits.use(1)
+        if granted:
+            credit = {"type": "credit", "subscription": self._name, "n": granted}
             self._connection.requests.tell(credit)
         return event

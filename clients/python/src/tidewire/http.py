@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 from urllib.parse import quote
 
-from . import errors
+from . import errors, options
 from .backoff import pause
 from .codec import Codec, codec_for
 from .events import Appended, Condition, Event
@@ -35,7 +35,9 @@ class Client:
         token: str | Callable[[], str] | None = None,
         timeout: float = 30.0,
     ) -> None:
-        self._url = url.rstrip("/")
+        options.secret("token", token)
+        options.seconds("timeout", timeout)
+        self._url = options.http_address(url)
         self._token = token
         self._timeout = timeout
         self._client = secrets.token_hex(16)
@@ -87,6 +89,7 @@ class Client:
     ) -> Ack:
         """Stores a job in a queue, once."""
         body: dict[str, Any] = _message(codec_for(type), value, key, headers)
+        options.seconds("delay", delay)
         if delay is not None:
             body["delay_ms"] = milliseconds(delay)
         if priority is not None:
@@ -111,6 +114,7 @@ class Client:
 
     def _post(self, path: str, body: dict[str, Any], timeout: float | None) -> dict[str, Any]:
         """Sends a request until it is answered or its time is over."""
+        options.seconds("timeout", timeout)
         with self._lock:
             sequence = self._sequence
             self._sequence += 1

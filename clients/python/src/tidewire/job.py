@@ -8,8 +8,9 @@ from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
-from . import errors, otel
+from . import errors, options, otel
 from .pending import Policy
+from .settle import Settled
 from .wire import milliseconds
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ class Retry(Exception):
 
     def __init__(self, reason: str = "", *, after: float | None = None) -> None:
         super().__init__(reason)
+        options.seconds("after", after)
         self.after = after
 
 
@@ -48,6 +50,8 @@ class Job(Generic[T]):
         self.position: int = raw["position"]
         self.key: str | None = raw.get("key")
         self.headers: Mapping[str, Any] = raw.get("headers") or {}
+        #: what the handler of a worker has raised, for `on_done`
+        self.error: Exception | None = None
         self._time: str = raw["time"]
         self._consumer = consumer
         self._settler = consumer.settler
@@ -78,25 +82,26 @@ class Job(Generic[T]):
         if self.on_lost is not None:
             self.on_lost()
 
-    def settle_ack(self, settled: Callable[[Exception | None], None]) -> None:
+    def settle_ack(self, settled: Settled) -> None:
         """Acknowledges, and calls `settled` with the outcome."""
         self._settled = True
         self._consumer.settling(self)
         if self.lost:
             settled(_lost())
         else:
-            self._settler.ack(self.delivery, settled)
+            self._settler.ack(self.delivery, self._freeing(settled))
 
-    def settle_nack(
-        self, fields: dict[str, Any], settled: Callable[[Exception | None], None]
-    ) -> None:
+    def settle_nack(self, fields: dict[str, Any], settled: Settled) -> None:
         """Says that the work has failed, and calls `settled` with the outcome."""
         self._settled = True
         self._consumer.settling(self)
         if self.lost:
             settled(_lost())
         else:
-            self._settler.nack(self.delivery, fields, settled)
+            self._settler.nack(self.delivery, fields, self._freeing(settled))
+
+    def _freeing(self, settled: Settled) -> Settled:
+        return self._consumer.freeing(self.delivery, settled)
 
     async def ack(self) -> None:
         """The work is done: the message leaves the queue. Returns after the commit."""
@@ -119,6 +124,7 @@ class Job(Generic[T]):
 
     async def extend(self, seconds: float = LEASE) -> None:
         """The work takes longer: the lease ends `seconds` from now."""
+        options.positive_seconds("seconds", seconds)
         if self.lost:
             raise _lost()
         body = {
@@ -161,6 +167,7 @@ class Job(Generic[T]):
 
 def nack_fields(reason: str, delay: float | None) -> dict[str, Any]:
     """The fields of a `nack`."""
+    options.seconds("delay", delay)
     fields: dict[str, Any] = {}
     if reason:
         short = reason.encode()[:_REASON].decode(errors="ignore").replace("\0", "")

@@ -16,7 +16,8 @@ class Ack:
 
     position: int
     count: int = 1
-    #: it was stored before: by an earlier attempt, or with the same `unique_key`
+    #: It was stored before: with the same `unique_key`, or since the library itself has sent it
+    #: again after a connection was lost.
     duplicate: bool = False
     partition: int | None = None
 

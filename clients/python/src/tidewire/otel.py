@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 try:
-    from opentelemetry import propagate, trace
+    from opentelemetry import context, propagate, trace
 except ImportError:  # pragma: no cover - tested in an environment without it
     _installed = False
 else:
@@ -26,7 +26,9 @@ def active() -> bool:
 
 def inject(headers: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
     """The headers, with those of the current span."""
-    if not _installed or not trace.get_current_span().get_span_context().is_valid:
+    if not _installed or not context.get_current():  # this is asked for each message
+        return headers
+    if not trace.get_current_span().get_span_context().is_valid:
         return headers
     carrier: dict[str, str] = {}
     propagate.inject(carrier)

@@ -8,6 +8,7 @@ from enum import Enum
 from typing import Any
 
 from . import errors
+from .message import Ack
 
 BATCH_MESSAGES = 1000
 BATCH_BYTES = 256 << 10
@@ -29,9 +30,11 @@ class Policy(Enum):
 class Call:
     """One call of the program, which waits for `future`."""
 
-    __slots__ = ("deadline", "future", "request", "size")
+    __slots__ = ("admitted", "deadline", "future", "request", "size")
 
-    def __init__(self, future: asyncio.Future[Answer], deadline: float, size: int) -> None:
+    def __init__(self, future: asyncio.Future[Any], deadline: float, size: int) -> None:
+        #: there is room for it
+        self.admitted = True
         self.future = future
         self.deadline = deadline
         self.size = size
@@ -55,8 +58,9 @@ class Request:
         "size",
     )
 
-    def __init__(self, request_id: int, body: dict[str, Any], policy: Policy) -> None:
-        self.id = request_id
+    def __init__(self, body: dict[str, Any], policy: Policy) -> None:
+        #: given when it is first sent, so their order is that of the requests; 0 before
+        self.id = 0
         self.body = body
         self.policy = policy
         self.calls: list[Call] = []
@@ -100,8 +104,8 @@ class Batch(Request):
 
     __slots__ = ("key", "messages")
 
-    def __init__(self, request_id: int, stream: str, key: str | None) -> None:
-        super().__init__(request_id, {"type": "publish", "stream": stream}, Policy.REPEAT)
+    def __init__(self, stream: str, key: str | None) -> None:
+        super().__init__({"type": "publish", "stream": stream}, Policy.REPEAT)
         self.key = key
         self.numbered = True
         self.messages: list[dict[str, Any]] = []
@@ -113,6 +117,19 @@ class Batch(Request):
             and len(self.messages) < BATCH_MESSAGES
             and self.size + size <= BATCH_BYTES
         )
+
+    def append(self, message: dict[str, Any], call: Call) -> None:
+        """One more message, and the call that waits for it."""
+        self.messages.append(message)
+        self.add(call)
+
+    def halves(self) -> list[Batch]:
+        """The same messages in two batches, in their order."""
+        middle = len(self.messages) // 2
+        halves = [Batch(self.body["stream"], self.key) for _ in range(2)]
+        for index, message in enumerate(self.messages):
+            halves[index >= middle].append(message, self.calls[index])
+        return halves
 
     def seal(self) -> None:
         """Fixes what is sent, without the calls that were cancelled meanwhile."""
@@ -130,16 +147,17 @@ class Batch(Request):
 
     def answer(self, answer: Answer) -> None:
         """Gives each call its own position."""
-        first = answer["position"]
+        first, duplicate = answer["position"], answer.get("duplicate", False)
+        partition = answer.get("partition")
         for index, call in enumerate(self.calls):
             if not call.future.done():
-                call.future.set_result({**answer, "position": first + index, "count": 1})
+                call.future.set_result(Ack(first + index, 1, duplicate, partition))
 
 
 def unknown(message: str, request: Request) -> errors.OutcomeUnknown:
     """The error of a request that may be stored."""
     return errors.OutcomeUnknown(
-        f"{message}: it may be stored, so check", retryable=False, request_id=request.id
+        f"{message}: it may be stored, so check", retryable=False, request_id=request.id or None
     )
 
 
@@ -154,6 +172,6 @@ def late(request: Request | None, failure: Exception | None) -> Exception:
     text = "no answer came in time" if request.sent else "it was not sent in time"
     if failure is not None:
         text += f", since there is no connection: {failure}"
-    error = errors.Timeout(text, retryable=True, request_id=request.id)
+    error = errors.Timeout(text, retryable=True, request_id=request.id or None)
     error.__cause__ = failure
     return error

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Generic, TypeVar
 
-from . import errors, otel
+from . import errors, options, otel
 from .codec import Codec
 from .connection import Connection
 from .consumer import Consumer
@@ -57,10 +57,13 @@ class Queue(Generic[T]):
         """
         message, size = self._message(value, key, headers)
         body = {"type": "enqueue", "queue": self.name, **message}
-        body |= _options(delay, priority)
+        body |= _delayed(delay, priority)
+        if unique_key is None and unique_for is not None:
+            raise ValueError("unique_for needs unique_key")
         if unique_key is not None:
             if unique_for is None:
                 raise ValueError("unique_key needs unique_for")
+            options.positive_seconds("unique_for", unique_for)
             body |= {"unique_key": unique_key, "unique_ms": milliseconds(unique_for)}
         numbered = unique_key is None  # the key makes a repetition safe by itself
         requests = self._connection.requests
@@ -81,7 +84,7 @@ class Queue(Generic[T]):
         if not made:
             raise ValueError("there is no job")
         body = {"type": "enqueue", "queue": self.name, "messages": [m for m, _ in made]}
-        body |= _options(delay, priority)
+        body |= _delayed(delay, priority)
         size = sum(size for _, size in made)
         requests = self._connection.requests
         return ack_of(await requests.perform(body, numbered=True, size=size, timeout=timeout))
@@ -98,6 +101,8 @@ class Queue(Generic[T]):
         At most `credits` jobs are with the program that are not settled. A job whose payload
         the codec refuses becomes a dead letter, and goes to `on_invalid`.
         """
+        options.count("credits", credits)
+        options.positive_seconds("lease", lease)
         return Consumer(self._connection, self.name, self._codec, credits, lease, on_invalid)
 
     def worker(
@@ -111,7 +116,11 @@ class Queue(Generic[T]):
         """A decorator: the function works on the jobs of the queue, in the background.
 
         It begins at once, or with the client's `async with`. If it fails, that raises.
+        `on_done` is told what became of each job, with what the function has raised in
+        `job.error`. Without it, a failure of the function is logged.
         """
+
+        _check_worker(concurrency, lease)
 
         def decorate(handler: Handler[T]) -> Worker[T]:
             worker = self._worker(handler, concurrency, lease, on_done, on_invalid)
@@ -130,7 +139,12 @@ class Queue(Generic[T]):
         on_done: Callable[[Job[T], Outcome], None] | None = None,
         on_invalid: Callable[[errors.InvalidMessage], None] | None = None,
     ) -> None:
-        """Works until it is cancelled. Then handlers may end for `drain` seconds."""
+        """Works until it is cancelled. Then handlers may end for `drain` seconds.
+
+        It does not wait for a handler that still runs 1 s after it was cancelled.
+        """
+        _check_worker(concurrency, lease)
+        options.seconds("drain", drain)
         worker = self._worker(handler, concurrency, lease, on_done, on_invalid)
         try:
             await worker.wait()
@@ -151,13 +165,20 @@ class Queue(Generic[T]):
         return Worker(consumer, handler, concurrency=concurrency, on_done=on_done)
 
 
-def _options(delay: float | None, priority: int | None) -> dict[str, Any]:
-    options: dict[str, Any] = {}
+def _check_worker(concurrency: int, lease: float) -> None:
+    options.count("concurrency", concurrency)
+    options.positive_seconds("lease", lease)
+
+
+def _delayed(delay: float | None, priority: int | None) -> dict[str, Any]:
+    options.seconds("delay", delay)
+    options.optional_count("priority", priority)
+    fields: dict[str, Any] = {}
     if delay is not None:
-        options["delay_ms"] = milliseconds(delay)
+        fields["delay_ms"] = milliseconds(delay)
     if priority is not None:
-        options["priority"] = priority
-    return options
+        fields["priority"] = priority
+    return fields
 
 
 def _log(error: errors.InvalidMessage) -> None:

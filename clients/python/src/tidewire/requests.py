@@ -9,10 +9,13 @@ from collections.abc import Callable
 from typing import Any
 
 from . import errors
+from .answers import check_answer
 from .backoff import pause
 from .bounds import Bounds
-from .link import Link
+from .link import HIGH_WATER, BrokenServer, Link
+from .message import Ack
 from .pending import Answer, Batch, Call, Policy, Request, unknown
+from .sharing import may_share
 from .wire import encode
 
 # What a refusal of one message of a batch says of all of them.
@@ -26,6 +29,8 @@ _OF_ALL = {
 }
 # What leaves open whether something is stored.
 _OPEN = {"outcome_unknown", "sequence_too_old", "internal"}
+#: how many messages of the library itself may be unsent or unanswered
+OWN = 1000
 
 
 class Requests:
@@ -57,6 +62,8 @@ class Requests:
         self._gate: asyncio.TimerHandle | None = None
         self._retries = 0
         self._scheduled = False
+        #: messages of the library itself that are not sent, or not answered
+        self._own = 0
         #: how many have ended since the queue was cleared of them
         self._unwanted = 0
 
@@ -72,14 +79,17 @@ class Requests:
         timeout: float | None = None,
     ) -> Answer:
         """Sends a request, and waits for its answer."""
-        call = await self._bounds.admit(size, timeout)
+        call = self._bounds.admit(size, timeout)
+        if not call.admitted:
+            await self._bounds.room(call)
         try:
             self._batches.clear()
-            request = self._new(body, policy)
+            request = Request(body, policy)
             request.numbered = numbered
             request.add(call)
             self._enqueue(request)
-            return await call.future
+            answer: Answer = await call.future
+            return answer
         finally:
             self._leave(call)
 
@@ -90,33 +100,60 @@ class Requests:
         message: dict[str, Any],
         size: int,
         timeout: float | None,
-    ) -> Answer:
-        """Publishes one message, together with others of the same tick."""
-        call = await self._bounds.admit(size, timeout)
+    ) -> Ack:
+        """Publishes one message, together with others of the same tick.
+
+        One that the server may refuse goes alone in its turn: it would take the others with it.
+        """
+        call = self._bounds.admit(size, timeout)
+        if not call.admitted:
+            await self._bounds.room(call)
         try:
-            batch = self._batches.get(stream)
+            shares = self._batch and may_share(key, message.get("headers"))
+            batch = self._batches.get(stream) if shares else None
             if batch is None or not batch.takes(key, size):
-                self._ids += 1
-                batch = Batch(self._ids, stream, key)
+                batch = Batch(stream, key)
                 self._enqueue(batch)
-                if self._batch:
+                if shares:
                     self._batches[stream] = batch
-            batch.messages.append(message)
-            batch.add(call)
-            return await call.future
+                else:
+                    self._batches.pop(stream, None)
+            batch.append(message, call)
+            ack: Ack = await call.future
+            return ack
         finally:
             self._leave(call)
 
     def ask(self, body: dict[str, Any], on_answer: Callable[[Answer | Exception], None]) -> None:
-        """A request of the library itself: for this connection alone, and not bounded."""
-        request = self._new(body, Policy.BOUND)
-        request.on_answer = on_answer
+        """A request of the library itself, for this connection alone."""
+        if not self._count_own():
+            return
+
+        def ended(answer: Answer | Exception) -> None:
+            self._own -= 1
+            on_answer(answer)
+
+        request = Request(body, Policy.BOUND)
+        request.on_answer = ended
         self._enqueue(request)
 
     def tell(self, body: dict[str, Any]) -> None:
         """A message without an answer, for this connection alone."""
-        if self._link is not None:
+        if self._link is not None and self._count_own():
             self._queue.append(body)
+            self._wake()
+
+    def _count_own(self) -> bool:
+        """The bound of the program's calls does not hold for what the library itself says."""
+        self._own += 1
+        if self._own > OWN and self._link is not None:
+            self._link.fail(BrokenServer(f"the server has not answered {OWN} messages"))
+            return False
+        return True
+
+    def drained(self) -> None:
+        """The socket takes more."""
+        if self._queue:
             self._wake()
 
     def _leave(self, call: Call) -> None:
@@ -142,10 +179,6 @@ class Requests:
 
     # Sending.
 
-    def _new(self, body: dict[str, Any], policy: Policy) -> Request:
-        self._ids += 1
-        return Request(self._ids, body, policy)
-
     def _enqueue(self, request: Request) -> None:
         self._queue.append(request)
         if not self._scheduled:
@@ -160,20 +193,28 @@ class Requests:
     def _flush(self) -> None:
         self._scheduled = False
         self._batches.clear()
-        if self._link is None:
-            return
-        frames = []
+        link = self._link
+        while link is not None and link.writable and self._queue:
+            frames = self._frames()
+            if frames:
+                link.send(frames)
+
+    def _frames(self) -> list[bytes]:
+        """What goes to the socket in one write: about as much as it takes at once."""
+        frames: list[bytes] = []
+        size = 0
         queue = self._queue
-        while queue:
+        while queue and size < HIGH_WATER:
             request = queue.popleft()
             if isinstance(request, dict):
-                frames.append(encode(request))
-                continue
-            frame = self._frame(request)
+                self._own -= 1
+                frame: bytes | None = encode(request)
+            else:
+                frame = self._frame(request)
             if frame is not None:
                 frames.append(frame)
-        if frames:
-            self._link.send(frames)
+                size += len(frame)
+        return frames
 
     def _frame(self, request: Request) -> bytes | None:
         if not request.wanted:
@@ -190,9 +231,8 @@ class Requests:
             return None
         limit = self.message_bytes
         if limit is not None and len(frame) > limit:
-            self._refused_here(
-                request, errors.TooBig(f"{len(frame)} bytes are more than the {limit} of a message")
-            )
+            text = f"{len(frame)} bytes are more than the {limit} of a message"
+            self._refused_here(request, errors.TooBig(text))
             return None
         request.sent = True
         self._sent[request.id] = request
@@ -201,15 +241,18 @@ class Requests:
     def _seal(self, request: Request) -> None:
         if isinstance(request, Batch):
             request.seal()
-        request.body["id"] = request.id
+        self._ids += 1
+        request.id = request.body["id"] = self._ids
         if request.numbered:
             request.body["client"] = self.client
             request.body["sequence"] = self._sequence
             self._sequence += 1
 
     def _refused_here(self, request: Request, error: Exception) -> None:
-        if isinstance(request, Batch) and len(request.calls) > 1:
-            self._split(request)
+        if request.doubt:  # it was sent to a server with other limits
+            request.fail(unknown(str(error), request))
+        elif isinstance(request, Batch) and len(request.calls) > 1:
+            self._queue.extendleft(reversed(request.halves()))  # in its place
         else:
             request.fail(error)
 
@@ -220,8 +263,7 @@ class Requests:
         request = self._sent.get(answer["id"])
         if request is None:
             return
-        if isinstance(request, Batch) and type(answer.get("position")) is not int:
-            raise ValueError("the answer to a publish has no position")  # it is sent again
+        check_answer(request.body, answer)  # if it fails, the request is sent again
         del self._sent[request.id]
         self._retries = 0
         if isinstance(request, Batch):
@@ -262,13 +304,10 @@ class Requests:
     def _split(self, batch: Batch) -> None:
         """Sends each message of a batch alone, so that a bad one harms no other."""
         for call, message in zip(batch.calls, batch.messages, strict=True):
-            if call.future.done():
-                continue
-            self._ids += 1
-            single = Batch(self._ids, batch.body["stream"], batch.key)
-            single.messages.append(message)
-            single.add(call)
-            self._enqueue(single)
+            if not call.future.done():
+                single = Batch(batch.body["stream"], batch.key)
+                single.append(message, call)
+                self._enqueue(single)
 
     def _delay(self, request: Request, error: errors.Error) -> None:
         """All delayed requests go out together, in the order of their calls."""
@@ -328,6 +367,7 @@ class Requests:
                 request.doubt = request.doubt or request.sent
                 request.sent = False
                 self._queue.append(request)
+        self._own = 0
 
     async def answered_all(self, seconds: float) -> None:
         """Waits until no call waits for an answer, or so many seconds."""
@@ -356,5 +396,6 @@ class Requests:
         self._bounds.close(error)
 
 
-def _order(request: Request) -> int:
-    return request.id
+def _order(request: Request) -> float:
+    """Those that were sent come first, as they were sent; the others stay as they wait."""
+    return request.id or float("inf")

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from . import errors
+from . import errors, options
+from .answers import check_chat
 from .attachment import Attached
 from .connection import CLOSING, Connection
 from .pending import Answer, Policy
@@ -69,6 +70,8 @@ class Room:
 
         In a stored room the last `history` chats come first, or those after a position.
         """
+        options.optional_count("history", history)
+        options.optional_count("after", after)
         return Membership(self._connection, self.name, user, history, after, presence)
 
 
@@ -173,6 +176,8 @@ class Membership(Attached[dict[str, Any]]):
     def receive(self, message: dict[str, Any]) -> None:
         """Takes a message of the room."""
         kind = message["type"]
+        if kind == "chat":
+            check_chat(message)
         if kind == "presence":
             message = self._present(message)
             if not message:
@@ -198,6 +203,10 @@ class Membership(Attached[dict[str, Any]]):
         self.members = now
         if now == before and not (first and not before):
             return {}
+        items = self._feed.items
+        if len(items) >= WAITING and items[-1]["type"] == "presence":
+            waiting: Presence = items.pop()["is"]  # the program is too slow: one for both
+            before = (waiting.members - waiting.joined) | waiting.left
         return {"type": "presence", "is": Presence(now, now - before, before - now)}
 
     def ended(self, error: errors.Error) -> None:
@@ -278,5 +287,5 @@ class Membership(Attached[dict[str, Any]]):
             presence: Presence = raw["is"]
             return presence
         if kind == "gap":
-            return Gap(raw["missed"])
+            return Gap(raw.get("missed"))
         return errors.HistoryLost("a failover has lost chats: discard them", details=raw)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any, Generic, Literal, TypeVar
 
-from . import errors, otel
+from . import errors, options, otel
 from .codec import Codec
 from .connection import Connection
 from .message import Ack, Skipped, ack_of
@@ -41,7 +41,7 @@ class Stream(Generic[T]):
         """Stores a message, once, and returns after the commit."""
         message, size = self._message(value, key, headers)
         requests = self._connection.requests
-        return ack_of(await requests.publish(self.name, key, message, size, timeout))
+        return await requests.publish(self.name, key, message, size, timeout)
 
     async def publish_all(
         self,
@@ -79,12 +79,15 @@ class Stream(Generic[T]):
     ) -> Subscription[T]:
         """A subscription: use it with `async with`, and iterate over it with `async for`.
 
-        It begins after the position `after`, at the time `at`, at the `start` or `end` of the
-        stream, or after the offset of `group`; without any of them at the end.
+        It begins after the position `after`, or at the time `at`, or at the `start` or `end` of
+        the stream. Without one of them it begins after the offset of `group`, or at the end.
         With `share`, the members of the group divide the partitions of the stream.
         `gaps="skip"` goes on if messages were dropped, and `on_gap` tells so.
         """
-        options = SubscribeOptions(
+        options.at_most_one(after=after, at=at, start=start)
+        options.optional_count("after", after)
+        options.count("credits", credits)
+        given = SubscribeOptions(
             after=after,
             at=at,
             start=start,
@@ -99,7 +102,7 @@ class Stream(Generic[T]):
             on_revoked=on_revoked,
             on_invalid=on_invalid,
         )
-        return Subscription(self._connection, self.name, self._codec, options)
+        return Subscription(self._connection, self.name, self._codec, given)
 
     async def commit(self, group: str, position: int, *, timeout: float | None = None) -> int:
         """Moves the offset of a group that does not share. Returns the offset."""

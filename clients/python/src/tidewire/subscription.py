@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Generic, Literal, TypeVar
 
-from . import errors, otel
+from . import errors, options, otel
+from .answers import check_message, check_position
 from .attachment import Attached
 from .codec import Codec
 from .connection import Connection
+from .credits import Credits
 from .message import Message, Page, Skipped
 from .pending import Answer
 from .wire import payload_in
@@ -68,16 +70,16 @@ class Subscription(Attached[dict[str, Any]], Generic[T]):
     """
 
     def __init__(
-        self, connection: Connection, stream: str, codec: Codec[T], options: SubscribeOptions
+        self, connection: Connection, stream: str, codec: Codec[T], given: SubscribeOptions
     ) -> None:
-        if options.share and options.group is None:
+        if given.share and given.group is None:
             raise ValueError("share needs a group")
         super().__init__(connection, connection.subscriptions)
         self.stream = stream
-        self.options = options
+        self.options = given
         self._codec = codec
         self._position: int | None = None
-        self._used = 0
+        self._credits = Credits(given.credits)
         self._traced = otel.active()
         self._owned: set[int] = set()
         self._span: AbstractContextManager[Any] | None = None
@@ -110,17 +112,17 @@ class Subscription(Attached[dict[str, Any]], Generic[T]):
                 self._position = error.oldest - 1
 
     def _request(self) -> dict[str, Any]:
-        options = self.options
+        given = self.options
         position = self._position
-        begin = options.begin() if position is None else {"after": position}
+        begin = given.begin() if position is None else {"after": position}
         body: dict[str, Any] = {
             "type": "subscribe",
             "stream": self.stream,
             "subscription": self._name,
         }
-        body |= {"credits": options.credits, **begin, **options.filters()}
-        if options.share:
-            body |= {"group": options.group, "share": True}
+        body |= {"credits": given.credits, **begin, **given.filters()}
+        if given.share:
+            body |= {"group": given.group, "share": True}
         return body
 
     async def close(self, error: BaseException | None = None) -> None:
@@ -143,14 +145,10 @@ class Subscription(Attached[dict[str, Any]], Generic[T]):
 
     # What the connection calls.
 
-    def attach(self) -> None:
-        """Subscribes again, after the last message that the program was given."""
-        self._used = 0
-        super().attach()
-
     def detach(self) -> None:
         """Discards what waits: it comes again."""
         super().detach()
+        self._credits.reset()
         self._tell_revoked(sorted(self._owned))
         self._owned.clear()
 
@@ -158,6 +156,8 @@ class Subscription(Attached[dict[str, Any]], Generic[T]):
         """Takes a message of the server."""
         kind = message["type"]
         if kind == "message":
+            check_message(message)
+            self._credits.take()
             self._feed.put(message)
         elif kind == "position":
             self._mark(message)
@@ -183,10 +183,16 @@ class Subscription(Attached[dict[str, Any]], Generic[T]):
     # Mark, skip, and share.
 
     def _mark(self, message: dict[str, Any]) -> None:
-        if self._feed.items:
-            self._feed.put(message)  # after the messages before it
-        elif not self.options.share:
+        items = self._feed.items
+        check_position(message)
+        if self.options.share:
+            return  # each partition has its own, and the program commits it
+        if not items:
             self._position = message["position"]
+        elif items[-1]["type"] == "position":
+            items[-1] = message
+        else:
+            self._feed.put(message)  # after the messages before it
 
     def _skip(self, oldest: int, partition: int | None = None) -> None:
         if self.options.on_gap is not None:
@@ -266,11 +272,10 @@ class Subscription(Attached[dict[str, Any]], Generic[T]):
 
     def _use(self, n: int) -> None:
         """Grants credits again when half are used."""
-        self._used += n
         self._attempt = 0
-        if self._used * 2 >= self.options.credits:
-            credit = {"type": "credit", "subscription": self._name, "n": self._used}
-            self._used = 0
+        granted = self._credits.use(n)
+        if granted:
+            credit = {"type": "credit", "subscription": self._name, "n": granted}
             self._connection.requests.tell(credit)
 
     def _end_span(self, error: BaseException | None = None) -> None:
@@ -278,12 +283,17 @@ class Subscription(Attached[dict[str, Any]], Generic[T]):
         if span is not None:
             span.__exit__(type(error) if error else None, error, None)
 
-    async def batches(self, *, max: int = 500, wait: float = 0.0) -> AsyncIterator[Page[T]]:
+    def pages(self, *, max: int = 500, wait: float = 0.0) -> AsyncIterator[Page[T]]:
         """Pages of up to `max` messages that have arrived.
 
         With `wait`, a page that is not full waits so many seconds for more messages.
         """
+        options.count("max", max)
+        options.seconds("wait", wait)
         self._check()
+        return self._pages(max, wait)
+
+    async def _pages(self, most: int, wait: float) -> AsyncIterator[Page[T]]:
         loop = asyncio.get_running_loop()
         feed = self._feed
         while True:
@@ -291,7 +301,7 @@ class Subscription(Attached[dict[str, Any]], Generic[T]):
             if not await feed.wait():
                 return
             until = loop.time() + wait
-            while len(messages) < max:
+            while len(messages) < most:
                 if not feed.items:
                     await feed.wait_until(until)
                     if not feed.items:

@@ -201,9 +201,9 @@ class SyncSubscription(Generic[T]):
     def __iter__(self) -> Iterator[Message[T]]:
         return self._portal.iterate(self._subscription)
 
-    def batches(self, *, max: int = 500, wait: float = 0.0) -> Iterator[list[Message[T]]]:
+    def pages(self, *, max: int = 500, wait: float = 0.0) -> Iterator[list[Message[T]]]:
         """Lists of messages that have arrived."""
-        pages: AsyncIterator[Page[T]] = self._subscription.batches(max=max, wait=wait)
+        pages: AsyncIterator[Page[T]] = self._subscription.pages(max=max, wait=wait)
         for page in self._portal.iterate(pages):
             yield page.messages
 
@@ -301,4 +301,5 @@ class SyncMembership:
 
 def connect_sync(url: str, **options: Any) -> SyncClient:
     """A client for programs without asyncio, with the options of `connect`."""
-    return SyncClient(Portal(), connect(url, **options))
+    client = connect(url, **options)  # first, since it may refuse an option
+    return SyncClient(Portal(), client)

@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 #: Gets a token. It is told whether the server has refused the one before. It may raise:
-#: the attempt has failed then, and the next one follows. `SignedOut` ends the client.
+#: the attempt has failed then, and the next one follows, as if it returned no text or an
+#: empty one. `SignedOut` ends the client.
 TokenCallback = Callable[[bool], Awaitable[str]]
 
 
@@ -28,9 +29,12 @@ class Tokens:
             return self._token
         refused, self.refused = self.refused, False
         try:
-            return await self._token(refused)
+            token: object = await self._token(refused)
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
             raise ConnectionError("the token callback was cancelled") from error
+        if not isinstance(token, str) or not token:
+            raise ConnectionError(f"the token callback has returned no token, but {token!r}")
+        return token

@@ -9,8 +9,8 @@ from typing import Any
 
 encode_json = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
 
-#: a pause of more milliseconds is cut to these, about 30 years
-LONGEST = 10**12
+#: a pause that the server names is at most a day, in milliseconds
+LONGEST = 24 * 3600 * 1000
 
 
 def encode(message: dict[str, Any]) -> bytes:
@@ -24,7 +24,8 @@ def message_of(
     """A message that is to be stored, and the size of its payload."""
     message: dict[str, Any]
     if isinstance(payload, str):
-        message, size = {"payload": payload}, len(payload.encode())
+        size = len(payload) if payload.isascii() else len(payload.encode())
+        message = {"payload": payload}
     else:
         message = {"payload_base64": base64.b64encode(payload).decode()}
         size = len(payload) * 4 // 3
@@ -44,10 +45,18 @@ def payload_in(message: dict[str, Any]) -> str | bytes:
 
 
 def seconds_in(told: Any) -> float | None:
-    """A pause that the server has named in milliseconds, if that is one."""
-    if isinstance(told, (int, float)) and told >= 0:
-        return float(min(told, LONGEST)) / 1000
-    return None
+    """A pause that the server has named in milliseconds: a day at most. None: it is no number."""
+    if type(told) not in (int, float) or told != told:
+        return None
+    return float(min(max(told, 0), LONGEST)) / 1000
+
+
+def seconds_in_text(told: str | None, unit: int = 1) -> float | None:
+    """A pause in a text, in milliseconds or in another unit of so many."""
+    try:
+        return seconds_in(float(told or "") * unit)
+    except ValueError:
+        return None
 
 
 def milliseconds(seconds: float) -> int:

@@ -9,12 +9,14 @@ from collections.abc import Awaitable, Callable, Generator
 from functools import partial
 from typing import Any, Generic, Literal, TypeVar, cast
 
-from . import errors, otel
+from . import errors, options, otel
 from .consumer import Consumer
 from .job import Dead, Job, Retry, failure_fields, nack_fields
 
 T = TypeVar("T")
 DRAIN = 10.0
+#: how long a handler that was cancelled may take to end, before nobody waits for it
+CANCELLED = 1.0
 
 Handler = Callable[[Job[T]], Awaitable[None]] | Callable[[Job[T]], None]
 Outcome = Literal["acked", "nacked", "lost"]
@@ -43,6 +45,10 @@ class Worker(Generic[T]):
         self._slots: list[asyncio.Task[None]] = []
         self._task: asyncio.Task[None] | None = None
         self._ready = asyncio.Event()
+        #: `stop` does not wait for the handlers any longer
+        self._cut_short = False
+        #: jobs whose handlers run in threads, which nothing can cancel
+        self._threads: set[Job[T]] = set()
 
     def __call__(self, job: Job[T]) -> Any:
         return self.handler(job)
@@ -71,7 +77,11 @@ class Worker(Generic[T]):
         await asyncio.shield(self.start())
 
     async def stop(self, *, drain: float = DRAIN) -> None:
-        """Takes no more jobs, lets handlers end for `drain` seconds, and cancels the others."""
+        """Takes no more jobs, lets handlers end for `drain` seconds, and cancels the others.
+
+        It does not wait for a handler that still runs 1 s after it was cancelled.
+        """
+        options.seconds("drain", drain)
         task = self._task
         if task is None or task.done():
             return
@@ -80,8 +90,9 @@ class Worker(Generic[T]):
         self._consumer.stop_credits()
         if self._slots:
             _, running = await asyncio.wait(self._slots, timeout=drain)
-            for slot in running:
-                slot.cancel()
+            if running:
+                self._cut_short = True
+                task.cancel()
         await asyncio.wait([task])
 
     async def _run(self) -> None:
@@ -95,11 +106,24 @@ class Worker(Generic[T]):
             for slot in done:
                 if not slot.cancelled():
                     slot.result()
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if not self._cut_short or task is None:
+                raise
+            task.uncancel()  # it was `stop`
         finally:
-            for slot in self._slots:
-                slot.cancel()
-            await asyncio.wait(self._slots)
+            await self._end_handlers()
             await consumer.close()
+
+    async def _end_handlers(self) -> None:
+        """Cancels those that run. One that ignores it is left alone: its job comes again."""
+        for slot in self._slots:
+            slot.cancel()
+        _, running = await asyncio.wait(self._slots, timeout=CANCELLED)
+        count = len(running) + len(self._threads)
+        if count:
+            text = "handlers of %s that still run, although they were cancelled: %d"
+            logger.warning(text, self._consumer.queue, count)
 
     async def _slot(self) -> None:
         """Works on one job after the other: a task for each slot, not for each job."""
@@ -125,7 +149,9 @@ class Worker(Generic[T]):
                 return
             self._done(job, "lost")
         except Exception as error:
-            if not isinstance(error, (Retry, Dead, errors.LeaseLost)):
+            job.error = error
+            told = isinstance(error, (Retry, Dead, errors.LeaseLost)) or self._on_done is not None
+            if not told:
                 logger.warning("a job of %s has failed", job.queue, exc_info=error)
             job.settle_nack(failure_fields(error), self._outcome(job, "nacked"))
         else:
@@ -139,9 +165,16 @@ class Worker(Generic[T]):
         if inspect.iscoroutinefunction(self.handler):
             await self.handler(job)
             return
-        result = await asyncio.to_thread(cast(Callable[[Job[T]], Any], self.handler), job)
+        result = await asyncio.to_thread(self._in_thread, job)
         if inspect.isawaitable(result):
             await result
+
+    def _in_thread(self, job: Job[T]) -> Any:
+        self._threads.add(job)
+        try:
+            return cast(Callable[[Job[T]], Any], self.handler)(job)
+        finally:
+            self._threads.discard(job)
 
     def _outcome(self, job: Job[T], outcome: Outcome) -> Callable[[Exception | None], None]:
         def settled(error: Exception | None) -> None:
