@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"maps"
 	"net/url"
@@ -31,7 +32,8 @@ type Client struct {
 	cause    error
 	link     *link // nil unless connected
 	limits   limits
-	refused  bool // the server has refused the last token
+	failure  error // of the last attempt to connect; nil while connected
+	refused  bool  // the server has refused the last token
 	order    uint64
 	ids      uint64
 	sequence int64
@@ -99,11 +101,14 @@ func (c *Client) State() State {
 	return c.state
 }
 
-// Close ends the client: it waits at most 5 s for the answers to what it has sent, ends all iterations, and fails what still waits.
+// Close ends the client: it waits at most 5 s for the answers to what it has sent, ends all iterations, fails what still waits, and ends the
+// contexts of all handlers. It waits at most one second for these: if some still run, the error is ErrStillRunning, and says how many.
 func (c *Client) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	c.Shutdown(ctx)
+	if err := c.Shutdown(ctx); errors.Is(err, ErrStillRunning) {
+		return err
+	}
 	return nil
 }
 
@@ -111,6 +116,7 @@ func (c *Client) Close() error {
 func (c *Client) Shutdown(ctx context.Context) (err error) {
 	c.mu.Lock()
 	c.closing = true
+	workers := slices.Collect(maps.Values(c.workers))
 	var empty chan struct{}
 	if c.link != nil && c.pending > 0 {
 		if c.empty == nil {
@@ -134,7 +140,28 @@ func (c *Client) Shutdown(ctx context.Context) (err error) {
 		<-gone
 	}
 	c.calls.wait()
+	if n := running(workers); n > 0 {
+		return runningError(n)
+	}
 	return err
+}
+
+// running waits for the handlers of workers that have ended, and returns how many do not return.
+func running(workers []*workerCore) int {
+	grace, cancel := context.WithTimeout(context.Background(), handlerGrace)
+	defer cancel()
+	n := 0
+	for _, w := range workers {
+		select {
+		case <-w.done:
+			continue
+		case <-grace.Done():
+		}
+		w.mu.Lock()
+		n += w.running
+		w.mu.Unlock()
+	}
+	return n
 }
 
 // shut ends everything.

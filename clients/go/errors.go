@@ -58,6 +58,7 @@ const (
 	ErrInvalidMessage = errorCode("invalid_message")   // see InvalidMessageError
 	ErrAlready        = errorCode("already_consuming") // this client works on that queue
 	ErrAlreadyJoined  = errorCode("already_joined")    // this client is in that room
+	ErrStillRunning   = errorCode("still_running")     // handlers ignore that their context has ended
 	ErrUnauthorized   = errorCode("unauthenticated")   // the server wants a token
 	ErrNotStored      = errorCode("room_not_stored")   // the room keeps no chats
 	ErrDuplicateID    = errorCode("duplicate_id")      // another event has this id
@@ -123,7 +124,7 @@ type wireError struct {
 	Code         string   `json:"code"`
 	Message      string   `json:"message"`
 	Retryable    bool     `json:"retryable"`
-	RetryAfterMS int64    `json:"retry_after_ms"`
+	RetryAfterMS float64  `json:"retry_after_ms"`
 	Position     int64    `json:"position"`
 	EventType    string   `json:"event_type"`
 	Oldest       int64    `json:"oldest"`

@@ -20,8 +20,8 @@ const (
 // Options are the options of a client. The zero value is good for a server without keys.
 type Options struct {
 	// Token returns a token, or an API key. It is called before each attempt to connect, and when the token of the connection ends
-	// soon. refused says that the server has refused the token before. After an error of it the next attempt follows after a pause;
-	// after an error of Final the client is closed.
+	// soon. refused says that the server has refused the token before. After an error of it, or an empty token, the next attempt follows
+	// after a pause; after an error of Final the client is closed.
 	Token func(ctx context.Context, refused bool) (string, error)
 	// APIKey is a key, or a token that does not end, in place of Token.
 	APIKey string

@@ -151,7 +151,7 @@ func OnOutcome(f func(position int64, outcome Outcome)) WorkOption {
 type Worker struct{ core *workerCore }
 
 // Work calls handle with the messages of the queue until ctx ends, or the client is closed. Then it takes no more, lets the handlers
-// end for the time of Drain, and returns nil. It returns an error if the server does not let it work any more. A client has one worker for
+// end for the time of Drain, and returns nil, or ErrStillRunning as Stop does. It returns an error if the server does not let it work any more. A client has one worker for
 // each queue. A message that the codec refuses becomes a dead letter.
 func (q *Queue[T]) Work(ctx context.Context, handle Handler[T], options ...WorkOption) error {
 	w, err := q.Start(ctx, handle, options...)
@@ -164,8 +164,10 @@ func (q *Queue[T]) Work(ctx context.Context, handle Handler[T], options ...WorkO
 	select {
 	case <-ctx.Done():
 		return w.Stop(context.Background())
-	case <-w.core.done:
-		return w.core.err
+	case <-w.core.over:
+		grace, cancel := context.WithTimeout(context.Background(), handlerGrace)
+		defer cancel()
+		return w.core.wait(grace)
 	}
 }
 
@@ -186,11 +188,11 @@ func (q *Queue[T]) Start(ctx context.Context, handle Handler[T], options ...Work
 	return &Worker{core}, nil
 }
 
-// Stop takes no more messages, waits for the handlers for the time of Drain, ends the context of the others, and waits until they have
-// returned. If ctx ends before Drain does, it ends their context then.
+// Stop takes no more messages, waits for the handlers for the time of Drain, and ends the context of the others. If ctx ends before Drain
+// does, it ends their context then. After that it waits for at most one second: if handlers still run, the error is ErrStillRunning, and says how many.
 func (w *Worker) Stop(ctx context.Context) error { return w.core.stop(ctx) }
 
-// Done is closed when the worker has ended.
+// Done is closed when the worker has ended, and all its handlers have returned.
 func (w *Worker) Done() <-chan struct{} { return w.core.done }
 
 // Err returns why the worker has ended; nil after Stop.

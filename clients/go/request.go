@@ -195,7 +195,7 @@ func (c *Client) expire(r *request) {
 		c.finish(r, unknown("no answer has come in time", r.err))
 		return
 	}
-	c.finish(r, &Error{Code: "timeout", Message: "it could not be sent in time: nothing has happened", Retryable: true})
+	c.finish(r, c.timeout("it could not be sent in time: nothing has happened"))
 }
 
 // forget drops requests that have ended from those that wait, if they are many. The caller holds the lock.

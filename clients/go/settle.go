@@ -33,7 +33,7 @@ func (w *workerCore) settle(l *link, kind string, some []*delivery, fields func(
 			return lost
 		}
 		select {
-		case <-time.After(max(pause(n), time.Duration(failure.RetryAfterMS)*time.Millisecond)):
+		case <-time.After(max(pause(n), milliseconds(failure.RetryAfterMS))):
 		case <-l.over:
 		}
 	}

@@ -107,7 +107,9 @@ func (c *Client) begun(ctx context.Context, s source, ready chan struct{}, first
 	case <-ctx.Done():
 		err = &Error{Code: "cancelled", Message: "the context has ended", cause: context.Cause(ctx)}
 	case <-timeout.C:
-		err = &Error{Code: "timeout", Message: "the server has not answered in time", Retryable: true}
+		c.mu.Lock()
+		err = c.timeout("the server has not answered in time")
+		c.mu.Unlock()
 	}
 	c.remove(s)
 	s.finish(err)

@@ -34,7 +34,8 @@ type workerCore struct {
 	once  sync.Once
 	ready chan struct{}
 	first error
-	done  chan struct{} // closed when it has ended, and all handlers have returned
+	over  chan struct{} // closed when it has ended
+	done  chan struct{} // closed when all handlers have returned, too
 	err   error         // read it after done
 
 	mu       sync.Mutex
@@ -55,7 +56,7 @@ type workerCore struct {
 }
 
 func newWorkerCore(c *Client, queue string, o WorkOptions) *workerCore {
-	return &workerCore{c: c, queue: queue, options: o, ready: make(chan struct{}), done: make(chan struct{}), active: map[string]*delivery{}}
+	return &workerCore{c: c, queue: queue, options: o, ready: make(chan struct{}), over: make(chan struct{}), done: make(chan struct{}), active: map[string]*delivery{}}
 }
 
 func (w *workerCore) start(ctx context.Context) error {
@@ -165,6 +166,7 @@ func (w *workerCore) finish(err error) {
 		return
 	}
 	w.ended, w.cause = true, err
+	close(w.over)
 	w.loseAll()
 	if w.extender != nil {
 		w.extender.Stop()
