@@ -23,7 +23,8 @@ type Client struct {
 	end  context.CancelFunc
 	gone chan struct{} // closed when the goroutine of the connection has ended; nil before it began
 
-	calls callbacks
+	calls   callbacks
+	between func(err error, failures int) time.Duration // before the next attempt
 
 	mu       sync.Mutex
 	state    State
@@ -65,7 +66,7 @@ type source interface {
 // subscriber takes the messages of a subscription.
 type subscriber interface {
 	source
-	take(m *incoming)
+	take(m *incoming) error
 	failed(err error)
 }
 
@@ -88,7 +89,7 @@ func Open(address string, options Options) (*Client, error) {
 	rand.Read(name[:])
 	c := &Client{
 		url: address, opts: options.withDefaults(), name: hex.EncodeToString(name[:]), sent: map[uint64]*request{}, resting: map[*request]struct{}{},
-		subs: map[string]subscriber{}, workers: map[string]*workerCore{}, rooms: map[string]*Membership{},
+		between: pauseAfter, subs: map[string]subscriber{}, workers: map[string]*workerCore{}, rooms: map[string]*Membership{},
 	}
 	c.life, c.end = context.WithCancel(context.Background())
 	return c, nil

@@ -61,7 +61,7 @@ func (c *Client) run() {
 			c.shut(final)
 			return
 		}
-		wait := pauseAfter(err, failures)
+		wait := c.between(err, failures)
 		c.failed(err)
 		c.enter(State{Phase: Waiting, RetryAt: time.Now().Add(wait), Err: err})
 		select {
@@ -209,6 +209,7 @@ func (c *Client) dial() (*link, error) {
 		return nil, c.handshakeError(response, err)
 	}
 	l.ws = ws
+	ws.SetReadLimit(helloBytes)
 	stop := context.AfterFunc(ctx, func() { ws.Close() })
 	err = l.hello()
 	if !stop() && err == nil {
@@ -219,7 +220,27 @@ func (c *Client) dial() (*link, error) {
 		return nil, err
 	}
 	c.setRefused(false)
+	ws.SetReadLimit(c.maxFrame(l.limits))
 	return l, nil
+}
+
+const (
+	helloBytes = 1 << 20  // hello has at most
+	frameBytes = 32 << 20 // what a message of the server may have beside payloads: a page of events has their tags, too
+	// A message of a stream was sent as one that the server takes. Characters that JSON has to escape have up to 6 bytes on the way back.
+	frameFactor = 8
+)
+
+// maxFrame returns how large a message of the server may be.
+func (c *Client) maxFrame(l limits) int64 {
+	if c.opts.MaxFrame > 0 {
+		return int64(c.opts.MaxFrame)
+	}
+	message := l.MessageBytes
+	if message <= 0 || message > 1<<30 {
+		message = 1 << 20
+	}
+	return frameBytes + frameFactor*int64(message)
 }
 
 // handshakeError says why the server has refused the handshake.

@@ -28,6 +28,7 @@ func (f frame) number(name string) int64 {
 type fake struct {
 	*httptest.Server
 	peers chan *peer
+	hello string
 }
 
 // peer is the server's side of a connection.
@@ -41,7 +42,7 @@ type peer struct {
 const fakeHello = `{"type":"hello","protocol":"tidewire.v1","now_ms":1,"authenticated":true,"features":["streams"],"limits":{"message_bytes":1048576,"messages":1000}}`
 
 func newFake(t *testing.T) *fake {
-	f := &fake{peers: make(chan *peer, 16)}
+	f := &fake{peers: make(chan *peer, 16), hello: fakeHello}
 	upgrader := websocket.Upgrader{Subprotocols: []string{"tidewire.v1"}}
 	f.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") == "Bearer bad" {
@@ -53,7 +54,7 @@ func newFake(t *testing.T) *fake {
 			return
 		}
 		p := &peer{t: t, ws: ws, header: r.Header}
-		p.send(fakeHello)
+		p.send(f.hello)
 		f.peers <- p
 	}))
 	t.Cleanup(f.Server.Close)

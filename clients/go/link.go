@@ -277,7 +277,7 @@ func (c *Client) number(todo []*request, r *request) []*request {
 		r.sequence = c.sequence
 		c.sequence++
 	}
-	r.sent = true
+	r.sent, r.asked = true, r.limit
 	for _, m := range r.members {
 		m.sent = true
 	}

@@ -31,6 +31,10 @@ type Options struct {
 	MaxPendingBytes int           // bytes of these; 4 MiB by default
 	NoBatch         bool          // send each publish as a request of its own
 	Encoding        Encoding
+	// MaxFrame is how many bytes a message of the server may have on the wire. A larger one ends the connection, with an error in its state.
+	// By default 32 MiB and 8 times the size of a message that the server takes, so 40 MiB. A stream may have larger messages if programs
+	// write to it without the server's limit.
+	MaxFrame int
 
 	// OnState is called with each change of the state, one after the other, on a goroutine of its own.
 	OnState func(State)

@@ -31,16 +31,20 @@ type request struct {
 	finished bool
 	attempts int
 	timer    *time.Timer
-	members  []*request                  // of a batch
-	batch    *request                    // that has it as a member
-	open     int                         // members that are not finished
-	resting  *time.Timer                 // until it is sent again
-	alone    bool                        // it has harmed a batch, or may have
-	send     *sending                    // of publish and enqueue
-	kind     string                      // of other requests
-	encode   func(w *writer, r *request) // their fields
-	asText   bool                        // JSON, also on a connection with CBOR
-	then     func(a *answer, err error)  // called without the lock; must not block
+	members  []*request                     // of a batch
+	batch    *request                       // that has it as a member
+	open     int                            // members that are not finished
+	resting  *time.Timer                    // until it is sent again
+	alone    bool                           // it has harmed a batch, or may have
+	send     *sending                       // of publish and enqueue
+	kind     string                         // of other requests
+	encode   func(w *writer, r *request)    // their fields
+	limit    int                            // of a page of events
+	asked    int                            // limit as it is sent
+	asText   bool                           // JSON, also on a connection with CBOR
+	check    func(in *incoming) error       // of the answer: what it must have
+	decode   func(text []byte) (any, error) // of the answer, as JSON
+	then     func(a *answer, err error)     // called without the lock; must not block
 
 	done   chan struct{}
 	answer answer
@@ -54,15 +58,6 @@ type requests []*request
 func (q *requests) insert(r *request) {
 	i, _ := slices.BinarySearchFunc(*q, r.order, func(r *request, order uint64) int { return cmp.Compare(r.order, order) })
 	*q = slices.Insert(*q, i, r)
-}
-
-// answer is the answer ok.
-type answer struct {
-	position, count int64
-	partition       int
-	duplicate       bool
-	has             bool   // position was there
-	raw             []byte // JSON; of requests that keep it
 }
 
 // start takes a request of the program. It does not block.

@@ -93,7 +93,11 @@ type Membership struct {
 	behind   bool  // the program is too slow: chats are left out until it has taken what waits
 	missed   int
 	members  []string
-	known    bool // members came
+	told     []string     // members as of the last Presence
+	count    int          // of connections
+	stale    bool         // members have changed since told, and there was no room for an event
+	lost     *HistoryLost // for which there was no room
+	known    bool         // members came
 	events   []RoomEvent
 	wake     chan struct{}
 	attempts int
@@ -167,7 +171,7 @@ func (m *Membership) answered(a *answer, err error) {
 	if a.has {
 		m.last, m.has = max(m.last, a.position), true
 	} else if m.begun {
-		m.push(&Missed{})
+		m.gap(0)
 	}
 	m.begun = true
 	m.mu.Unlock()
@@ -286,6 +290,7 @@ func (m *Membership) next(ctx context.Context) (RoomEvent, error) {
 			return e, nil
 		}
 		ended, err, l := m.ended, m.err, (*link)(nil)
+		m.tellRest()
 		if m.behind {
 			m.caughtUp()
 			if m.stored {
@@ -315,7 +320,7 @@ func (m *Membership) Leave() error {
 	m.finish(nil)
 	m.mu.Lock()
 	l := m.link
-	m.events, m.err = nil, nil
+	m.events, m.err, m.lost, m.stale = nil, nil, nil, false
 	m.mu.Unlock()
 	m.leave(l, nil)
 	return nil

@@ -45,7 +45,7 @@ func (w *workerCore) settleOnce(l *link, kind string, some []*delivery, fields f
 	for i, d := range some {
 		names[i] = d.name
 	}
-	r := &request{kind: kind, repeat: leased, encode: func(out *writer, _ *request) {
+	r := &request{kind: kind, repeat: leased, check: counted, encode: func(out *writer, _ *request) {
 		out.text("queue", w.queue)
 		out.texts("deliveries", names)
 		if fields != nil {

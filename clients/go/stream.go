@@ -224,7 +224,7 @@ func (s *Stream[T]) Commit(ctx context.Context, group string, position int64) (i
 
 // commit moves the offset of a group; in a partition if that is 0 or more, which only the connection that owns it can do.
 func (c *Client) commit(ctx context.Context, stream, group string, partition int, position int64) (int64, error) {
-	r := &request{kind: "commit", encode: func(w *writer, _ *request) {
+	r := &request{kind: "commit", check: positioned, encode: func(w *writer, _ *request) {
 		w.text("stream", stream)
 		w.text("group", group)
 		if partition >= 0 {

@@ -3,6 +3,7 @@ package tidewire
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"time"
@@ -193,8 +194,15 @@ func (w *workerCore) rest() {
 	}
 }
 
-// take takes a delivery.
-func (w *workerCore) take(l *link, m *incoming) {
+// mostEarly is how many deliveries may wait beside those that the server may send: it sends a further one for each lease that has expired,
+// of which the library knows only later.
+const mostEarly = 1000
+
+// take takes a delivery. After an error the server is not to be trusted.
+func (w *workerCore) take(l *link, m *incoming) error {
+	if len(m.delivery) == 0 || positioned(m) != nil {
+		return errors.New("tidewire: the server has sent a delivery without a name or a position")
+	}
 	d := &delivery{
 		link: l, name: string(m.delivery), position: m.position, attempt: m.attempt, key: string(m.key), headers: m.headers, time: m.stored(), payload: m.payload,
 	}
@@ -202,7 +210,10 @@ func (w *workerCore) take(l *link, m *incoming) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.stopping || w.ended || w.link != l {
-		return // cancel gives it back
+		return nil // cancel gives it back
+	}
+	if len(w.waiting) >= w.options.Concurrency+mostEarly {
+		return fmt.Errorf("tidewire: the server has sent many more deliveries than the %d that it was allowed", w.options.Concurrency)
 	}
 	w.active[d.name] = d
 	if w.extender == nil {
@@ -210,10 +221,11 @@ func (w *workerCore) take(l *link, m *incoming) {
 	}
 	if w.running >= w.options.Concurrency {
 		w.waiting = append(w.waiting, d)
-		return
+		return nil
 	}
 	w.running++
 	go w.run(d)
+	return nil
 }
 
 // run calls the handler, for one delivery after the other.
