@@ -111,7 +111,7 @@ func TestPositionsBetweenMessagesAreNotKept(t *testing.T) {
 		p.send(fmt.Sprintf(`{"type":"position","subscription":%q,"position":%d}`, sent["subscription"], i+2))
 	}
 	p.message(sent["subscription"], 6000)
-	p.answer(p.ask(c, t), "ok", frame{"position": 1}) // everything before has been read
+	p.reached(t, c)
 	sub.core.mu.Lock()
 	if n := len(sub.core.items); n != 3 {
 		t.Errorf("%d items wait", n)
@@ -127,11 +127,14 @@ func TestPositionsBetweenMessagesAreNotKept(t *testing.T) {
 	}
 }
 
-// ask has the client publish something, and returns that.
-func (p *peer) ask(c *Client, t *testing.T) frame {
+// reached waits until the client has read everything that was sent to it.
+func (p *peer) reached(t *testing.T, c *Client) {
 	t.Helper()
-	begin(func() (Published, error) { return c.Stream("other").Publish(testContext(t), nil) })
-	return p.read("publish")
+	got := begin(func() (Published, error) { return c.Stream("other").Publish(testContext(t), nil) })
+	p.answer(p.read("publish"), "ok", frame{"position": 1})
+	if r := <-got; r.err != nil {
+		t.Fatal(r.err)
+	}
 }
 
 func TestChangesOfPartitionsThatTheProgramDoesNotTakeEndTheConnection(t *testing.T) {
@@ -262,7 +265,7 @@ func TestARoomWhoseEventsTheProgramDoesNotTakeKeepsFew(t *testing.T) {
 		p.send(fmt.Sprintf(`{"type":"presence","room":"r","count":1,"joined":["u%d"],"left":["u%d"]}`, i, i-1))
 		p.send(fmt.Sprintf(`{"type":"history_lost","room":"r","last":%d,"up_to":%d}`, n-i, n))
 	}
-	p.answer(p.ask(c, t), "ok", frame{"position": 1}) // everything before has been read
+	p.reached(t, c)
 	m.mu.Lock()
 	waiting := len(m.events)
 	m.mu.Unlock()
