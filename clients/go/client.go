@@ -76,14 +76,15 @@ type limits struct {
 	Messages     int `json:"messages"`
 }
 
-// Open returns a client for a server, whose address is that of its WebSocket: ws://localhost:8080/ws. It connects when it is first used.
+// Open returns a client for a server, whose address is that of its WebSocket: ws://localhost:8080/ws. With http and https in place of ws and
+// wss it is the same. The client connects when it is first used.
 func Open(address string, options Options) (*Client, error) {
-	u, err := url.Parse(address)
-	if err != nil {
-		return nil, fmt.Errorf("tidewire: the address of the server: %w", err)
+	address, err := webSocketAddress(address)
+	if err == nil {
+		err = options.check()
 	}
-	if u.Scheme != "ws" && u.Scheme != "wss" || u.Host == "" {
-		return nil, fmt.Errorf("tidewire: the address of the server is %q, and has to be like ws://localhost:8080/ws or wss://example.com/ws", address)
+	if err != nil {
+		return nil, err
 	}
 	var name [16]byte
 	rand.Read(name[:])
@@ -93,6 +94,24 @@ func Open(address string, options Options) (*Client, error) {
 	}
 	c.life, c.end = context.WithCancel(context.Background())
 	return c, nil
+}
+
+// webSocketAddress returns an address of http or https as one of ws or wss.
+func webSocketAddress(address string) (string, error) {
+	u, err := url.Parse(address)
+	if err != nil {
+		return "", fmt.Errorf("tidewire: the address of the server: %w", err)
+	}
+	switch u.Scheme {
+	case "http":
+		u.Scheme = "ws"
+	case "https":
+		u.Scheme = "wss"
+	}
+	if u.Scheme != "ws" && u.Scheme != "wss" || u.Host == "" {
+		return "", fmt.Errorf("tidewire: the address of the server is %q, and has to be like ws://localhost:8080/ws or wss://example.com/ws", address)
+	}
+	return u.String(), nil
 }
 
 // State returns the state of the client.

@@ -151,7 +151,7 @@ func TestErrors(t *testing.T) {
 	}
 	err := ask(frame{"code": "forbidden", "message": "no", "verb": "publish", "kind": "stream", "name": "s"})
 	var forbidden *ForbiddenError
-	if !errors.Is(err, ErrForbidden) || !errors.As(err, &forbidden) || forbidden.Verb != "publish" || forbidden.Name != "s" {
+	if !errors.Is(err, ErrForbidden) || !errors.As(err, &forbidden) || forbidden.Verb != "publish" || forbidden.Kind != "stream" || forbidden.Object != "s" {
 		t.Errorf("got %v", err)
 	}
 	var e *Error

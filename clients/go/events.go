@@ -71,7 +71,7 @@ type Condition struct {
 // Appended says where events are stored.
 type Appended struct {
 	Positions []int64
-	Duplicate bool // it was a repetition, and this is the answer to the first one
+	Duplicate bool // it was stored before, and this is the answer of then: also if the library itself has sent it again after a lost connection
 }
 
 // An AppendOption is an option of Append.
@@ -204,6 +204,9 @@ type appendAnswer struct {
 // reconnect, and stored once.
 func (e *Events) Append(ctx context.Context, events []Event, options ...AppendOption) (Appended, error) {
 	o := NewAppendOptions(options...)
+	if err := o.Check(); err != nil {
+		return Appended{}, err
+	}
 	fields := struct {
 		Events    []wireEvent `json:"events"`
 		Condition *Condition  `json:"condition,omitempty"`
@@ -223,7 +226,12 @@ const queryPage = 1000
 // Query iterates over the stored events that the query matches, and asks for one page after the other. The last pair has the error, if there is one.
 func (e *Events) Query(ctx context.Context, query Query, options ...ReadOption) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
-		after, limit := NewReadOptions(options...).After, queryPage
+		o := NewReadOptions(options...)
+		if err := o.Check(); err != nil {
+			yield(Event{}, err)
+			return
+		}
+		after, limit := o.After, queryPage
 		for {
 			page, err := e.page(ctx, query, after, &limit)
 			if err != nil {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
+	"log/slog"
 	"net"
 	"net/http"
 	"time"
@@ -38,6 +39,8 @@ type Options struct {
 
 	// OnState is called with each change of the state, one after the other, on a goroutine of its own.
 	OnState func(State)
+	// Logger gets what nobody else is told: an error of a handler of Work without OnOutcome. slog.Default() by default.
+	Logger *slog.Logger
 	// Propagator carries a trace in the headers of messages.
 	Propagator Propagator
 
@@ -50,6 +53,9 @@ func (o Options) withDefaults() Options {
 	o.Timeout = cmp.Or(o.Timeout, 30*time.Second)
 	o.MaxPending = cmp.Or(o.MaxPending, 1000)
 	o.MaxPendingBytes = cmp.Or(o.MaxPendingBytes, 4<<20)
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
 	if o.Dial == nil {
 		o.Dial = new(net.Dialer).DialContext
 	}

@@ -2,6 +2,7 @@ package tidewire
 
 import (
 	"context"
+	"errors"
 	"time"
 )
 
@@ -58,6 +59,9 @@ func (q *Queue[T]) EnqueueAllAsync(ctx context.Context, values []T, options ...E
 
 func (q *Queue[T]) request(ctx context.Context, values []T, options []EnqueueOption) (*request, EnqueueOptions, error) {
 	o := NewEnqueueOptions(options...)
+	if err := o.Check(); err != nil {
+		return nil, o, err
+	}
 	r, err := sendingOf(q.c, ctx, "enqueue", q.name, q.codec, values, o.PublishOptions)
 	if err != nil {
 		return nil, o, err
@@ -89,9 +93,10 @@ func RetryAfter(d time.Duration, reason string) error { return &verdict{reason: 
 func Dead(reason string) error { return &verdict{reason: reason, dead: true} }
 
 type verdict struct {
-	reason string
-	delay  time.Duration
-	dead   bool
+	reason  string
+	delay   time.Duration
+	dead    bool
+	refused bool // by the codec, not by the handler
 }
 
 func (v *verdict) Error() string { return v.reason }
@@ -132,17 +137,19 @@ func NewWorkOptions(options ...WorkOption) WorkOptions {
 }
 
 // Concurrency is how many handlers run at a time; 1 by default.
-func Concurrency(n int) WorkOption { return func(o *WorkOptions) { o.Concurrency = max(1, n) } }
+func Concurrency(n int) WorkOption { return func(o *WorkOptions) { o.Concurrency = n } }
 
-// Lease is for how long a message belongs to its handler after the last sign of life, which comes at half this time. 30 s by default.
-func Lease(d time.Duration) WorkOption {
-	return func(o *WorkOptions) { o.Lease = max(10*time.Millisecond, d) }
-}
+// shortestLease leaves a moment between two extensions.
+const shortestLease = 10 * time.Millisecond
+
+// Lease is for how long a message belongs to its handler after the last sign of life, which comes at half this time. 30 s by default, 10 ms at least.
+func Lease(d time.Duration) WorkOption { return func(o *WorkOptions) { o.Lease = d } }
 
 // Drain is how long handlers may run after the worker has to stop; 10 s by default. Then their context ends.
 func Drain(d time.Duration) WorkOption { return func(o *WorkOptions) { o.Drain = d } }
 
-// OnOutcome calls f when it is known what has become of a job, one after the other, on a goroutine of its own.
+// OnOutcome calls f when it is known what has become of a job, one after the other, on a goroutine of its own. Without it, errors of handlers
+// that are not of RetryAfter or Dead go to Options.Logger.
 func OnOutcome(f func(position int64, outcome Outcome)) WorkOption {
 	return func(o *WorkOptions) { o.Outcome = f }
 }
@@ -156,7 +163,7 @@ type Worker struct{ core *workerCore }
 func (q *Queue[T]) Work(ctx context.Context, handle Handler[T], options ...WorkOption) error {
 	w, err := q.Start(ctx, handle, options...)
 	if err != nil {
-		if ctx.Err() != nil {
+		if ctx.Err() != nil && !errors.Is(err, errInvalid) {
 			return nil
 		}
 		return err
@@ -173,11 +180,15 @@ func (q *Queue[T]) Work(ctx context.Context, handle Handler[T], options ...WorkO
 
 // Start is Work in the background. It returns when the server has taken the worker; ctx is for that alone.
 func (q *Queue[T]) Start(ctx context.Context, handle Handler[T], options ...WorkOption) (*Worker, error) {
-	core := newWorkerCore(q.c, q.name, NewWorkOptions(options...))
+	o := NewWorkOptions(options...)
+	if err := o.Check(); err != nil {
+		return nil, err
+	}
+	core := newWorkerCore(q.c, q.name, o)
 	core.handle = func(ctx context.Context, d *delivery) error {
 		value, err := q.codec.Decode(d.payload)
 		if err != nil {
-			return Dead("the codec refuses the message: " + err.Error())
+			return &verdict{reason: "the codec refuses the message: " + err.Error(), dead: true, refused: true}
 		}
 		job := Job[T]{d.position, d.attempt, d.key, d.headers, d.time, value}
 		return handle(q.c.Trace(ctx, d.headers), &job)

@@ -105,6 +105,9 @@ type Membership struct {
 	err      error
 }
 
+// mostHistory is how many chats a server sends to one who joins without a position.
+const mostHistory = 1000
+
 // mostEvents of a room wait for the program.
 const mostEvents = 1024
 
@@ -113,6 +116,9 @@ func (r *Room) Join(ctx context.Context, options ...JoinOption) (*Membership, er
 	m := &Membership{c: r.c, room: r.name, ready: make(chan struct{}), wake: make(chan struct{}, 1)}
 	for _, o := range options {
 		o.join(&m.options)
+	}
+	if err := m.options.Check(); err != nil {
+		return nil, err
 	}
 	if m.options.After != nil {
 		m.last, m.has = *m.options.After, true

@@ -202,6 +202,9 @@ func (m *Membership) ChatFields(ctx context.Context, fields map[string]any, opti
 	for _, option := range options {
 		option(&o)
 	}
+	if err := o.Check(); err != nil {
+		return Published{}, err
+	}
 	fields = maps.Clone(fields)
 	for _, name := range []string{"type", "id", "room", "client", "sequence"} {
 		delete(fields, name)

@@ -37,8 +37,10 @@ func working(t *testing.T, ctx context.Context, handle Handler[[]byte], deliveri
 }
 
 // deliver sends a message of the queue q.
-func (p *peer) deliver(position int) {
-	p.send(fmt.Sprintf(`{"type":"delivery","queue":"q","delivery":"d%d","attempt":1,"position":%d,"time":"2026-11-26T08:00:00Z","payload":"x"}`, position, position))
+func (p *peer) deliver(position int) { p.deliverText(position, "x") }
+
+func (p *peer) deliverText(position int, payload string) {
+	p.send(fmt.Sprintf(`{"type":"delivery","queue":"q","delivery":"d%d","attempt":1,"position":%d,"time":"2026-11-26T08:00:00Z","payload":"%s"}`, position, position, payload))
 }
 
 // obey answers everything that the client sends, until the connection ends.

@@ -50,7 +50,7 @@ type Published struct {
 	Position  int64 // of several messages that of the first one: the others follow
 	Count     int
 	Partition int
-	Duplicate bool // it was a repetition, and this is the answer to the first one
+	Duplicate bool // it was stored before, and this is the answer of then: also if the library itself has sent it again after a lost connection
 }
 
 // Stream is a stream of the server, whose messages have values of the type T.
@@ -111,6 +111,9 @@ func (s *Stream[T]) PublishAllAsync(ctx context.Context, values []T, options ...
 
 func (s *Stream[T]) request(ctx context.Context, values []T, options []PublishOption) (*request, PublishOptions, error) {
 	o := NewPublishOptions(options...)
+	if err := o.Check(); err != nil {
+		return nil, o, err
+	}
 	r, err := sendingOf(s.c, ctx, "publish", s.name, s.codec, values, o)
 	return r, o, err
 }

@@ -232,8 +232,19 @@ func (w *workerCore) take(l *link, m *incoming) error {
 func (w *workerCore) run(d *delivery) {
 	for d != nil {
 		err := w.handle(d.ctx, d)
+		w.log(d, err)
 		d = w.handled(d, err)
 	}
+}
+
+// log tells of an error that no callback of the program hears of, and that the handler has not chosen. It belongs to no handler whose
+// context has ended: then the message comes again anyway.
+func (w *workerCore) log(d *delivery, err error) {
+	var chosen *verdict
+	if err == nil || w.options.Outcome != nil || d.ctx.Err() != nil || errors.As(err, &chosen) && !chosen.refused {
+		return
+	}
+	w.c.opts.Logger.Error("tidewire: a handler has failed", "queue", w.queue, "position", d.position, "attempt", d.attempt, "error", err)
 }
 
 // handled settles a delivery, and returns the next one that waits.
@@ -274,7 +285,7 @@ func (w *workerCore) outcome(d *delivery, o Outcome) {
 func verdictOf(err error) verdict {
 	var v *verdict
 	if errors.As(err, &v) {
-		return verdict{err.Error(), v.delay, v.dead}
+		return verdict{reason: err.Error(), delay: v.delay, dead: v.dead}
 	}
 	return verdict{reason: err.Error()}
 }
