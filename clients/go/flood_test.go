@@ -206,7 +206,7 @@ func TestTheLargestFrame(t *testing.T) {
 
 func TestAHelloThatIsTooLargeIsAFailedAttempt(t *testing.T) {
 	f, ctx := newFake(t), testContext(t)
-	f.hello = `{"type":"hello","x":"` + strings.Repeat("x", helloBytes) + `"}`
+	f.hello.Store(`{"type":"hello","x":"` + strings.Repeat("x", helloBytes) + `"}`)
 	c, failures := hurried(t, f, Options{})
 	begin(func() (Published, error) { return c.Stream("s").Publish(ctx, []byte("x")) })
 	dropped(t, failures, "hello")

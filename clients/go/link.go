@@ -199,20 +199,30 @@ func (l *link) writeAll(out *writer, todo []*request, control [][]byte) error {
 		}
 	}
 	for _, r := range todo {
-		kind := websocket.TextMessage
-		if out.cbor = l.cbor && !r.asText; out.cbor {
-			kind = websocket.BinaryMessage
-		}
-		l.c.writeRequest(out, r)
-		if l.limits.MessageBytes > 0 && len(out.buf) > l.limits.MessageBytes {
-			l.c.oversize(r, len(out.buf), l.limits.MessageBytes)
-			continue
-		}
-		if err := l.ws.WriteMessage(kind, out.buf); err != nil {
+		if err := l.writeOne(out, r); err != nil {
 			return err
 		}
 	}
 	return l.net.uncork()
+}
+
+// writeOne writes a request: in several parts, if it is a batch that is larger in its encoding than the server takes.
+func (l *link) writeOne(out *writer, r *request) error {
+	kind := websocket.TextMessage
+	if out.cbor = l.cbor && !r.asText; out.cbor {
+		kind = websocket.BinaryMessage
+	}
+	l.c.writeRequest(out, r)
+	if l.limits.MessageBytes <= 0 || len(out.buf) <= l.limits.MessageBytes {
+		r.written = true
+		return l.ws.WriteMessage(kind, out.buf)
+	}
+	for _, part := range l.c.oversize(r, len(out.buf)) {
+		if err := l.writeOne(out, part); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 const (
@@ -283,60 +293,4 @@ func (c *Client) number(todo []*request, r *request) []*request {
 	}
 	c.sent[r.id] = r
 	return append(todo, r)
-}
-
-// batches reports whether r may share a request.
-func (c *Client) batches(r *request) bool {
-	return !c.opts.NoBatch && r.members == nil && !r.alone && r.sequence < 0 && r.send != nil && r.send.kind == "publish" && !r.send.several
-}
-
-// gather puts r and those after it that go to the same place into one request. It returns how many of rest it has taken.
-func (c *Client) gather(r *request, rest []*request) (*request, int) {
-	most := batchMessages
-	if c.limits.Messages > 0 {
-		most = min(most, c.limits.Messages)
-	}
-	room := batchBytes
-	if c.limits.MessageBytes > 0 {
-		room = min(room, c.limits.MessageBytes*3/4)
-	}
-	n, size := 0, r.size
-	members := []*request(nil)
-	for _, m := range rest {
-		if !m.finished {
-			if !c.batches(m) || m.send.name != r.send.name || m.send.key != r.send.key || size+m.size > room || len(members)+1 >= most {
-				break
-			}
-			if members == nil {
-				members = append(members, r)
-			}
-			members = append(members, m)
-			size += m.size
-		}
-		n++
-	}
-	if members == nil {
-		return r, 0
-	}
-	s := &sending{kind: "publish", name: r.send.name, key: r.send.key, several: true, messages: make([]outgoing, len(members))}
-	for i, m := range members {
-		s.messages[i] = m.send.messages[0]
-	}
-	batch := &request{order: r.order, sequence: -1, numbered: true, send: s, members: members, open: len(members), done: make(chan struct{})}
-	for _, m := range members {
-		m.batch = batch
-	}
-	return batch, n
-}
-
-// oversize fails a request that has become too large in its encoding.
-func (c *Client) oversize(r *request, size, limit int) {
-	c.mu.Lock()
-	defer c.unlock()
-	delete(c.sent, r.id)
-	if len(r.members) > 0 {
-		c.split(r)
-		return
-	}
-	c.finish(r, local("too_big", "the message has %d bytes on the wire, and the server takes %d", size, limit))
 }

@@ -27,7 +27,8 @@ type request struct {
 	link     *link // the one that it belongs to; nil if it is sent on any
 	size     int
 	counted  bool // it counts against the bounds
-	sent     bool // at least once
+	sent     bool // at least once, or about to be
+	written  bool // at least once
 	finished bool
 	attempts int
 	timer    *time.Timer
@@ -317,26 +318,4 @@ func (c *Client) sendAgain(r *request) {
 		c.ready.insert(r)
 		c.wake()
 	}
-}
-
-// split sends each message of a batch alone: one of them is bad. The caller holds the lock.
-func (c *Client) split(r *request) {
-	r.finished = true
-	close(r.done)
-	for _, m := range r.members {
-		m.batch = nil
-		if !m.finished {
-			m.alone = true
-			c.ready.insert(m)
-		}
-	}
-	c.wake()
-}
-
-// settle gives the members of a batch their positions. The caller holds the lock.
-func (c *Client) settle(r *request) {
-	for i, m := range r.members {
-		m.answer = answer{position: r.answer.position + int64(i), count: 1, partition: r.answer.partition, duplicate: r.answer.duplicate, has: true}
-	}
-	c.finish(r, nil)
 }

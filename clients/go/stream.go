@@ -163,11 +163,11 @@ func sendingOf[T any](c *Client, ctx context.Context, kind, name string, codec C
 	if len(values) == 0 {
 		return nil, local("invalid", "there is no message to %s", kind)
 	}
-	headers, err := headersOf(c, ctx, o.Headers)
+	headers, plain, err := headersOf(c, ctx, o.Headers)
 	if err != nil {
 		return nil, err
 	}
-	s := &sending{kind: kind, name: name, key: o.Key, several: len(values) > 1, messages: make([]outgoing, len(values))}
+	s := &sending{kind: kind, name: name, key: o.Key, good: plain && goodKey(o.Key), several: len(values) > 1, messages: make([]outgoing, len(values))}
 	r := &request{numbered: true, send: s}
 	for i, value := range values {
 		payload, err := codec.Encode(value)
@@ -178,32 +178,6 @@ func sendingOf[T any](c *Client, ctx context.Context, kind, name string, codec C
 		r.size += s.messages[i].size()
 	}
 	return r, nil
-}
-
-// headersOf encodes headers, with the trace of ctx.
-func headersOf(c *Client, ctx context.Context, headers map[string]any) (json.RawMessage, error) {
-	if c.opts.Propagator != nil {
-		trace := map[string]string{}
-		c.opts.Propagator.Inject(ctx, trace)
-		if len(trace) > 0 {
-			all := make(map[string]any, len(headers)+len(trace))
-			for name, value := range headers {
-				all[name] = value
-			}
-			for name, value := range trace {
-				all[name] = value
-			}
-			headers = all
-		}
-	}
-	if len(headers) == 0 {
-		return nil, nil
-	}
-	text, err := json.Marshal(headers)
-	if err != nil {
-		return nil, &Error{Code: "invalid", Message: "the headers cannot be encoded: " + err.Error(), cause: err}
-	}
-	return text, nil
 }
 
 // Trace returns ctx with the trace that the headers of a message carry, by Options.Propagator.
