@@ -66,6 +66,9 @@ func parseHello(data []byte, l *limits) error {
 
 // read takes what comes, until the connection ends. It returns why.
 func (l *link) read() error {
+	l.ws.SetPingHandler(l.ping)
+	l.net.before = l.rest
+	defer l.rest()
 	for {
 		kind, r, err := l.ws.NextReader()
 		if err != nil {

@@ -167,8 +167,17 @@ func sendingOf[T any](c *Client, ctx context.Context, kind, name string, codec C
 	if err != nil {
 		return nil, err
 	}
-	s := &sending{kind: kind, name: name, key: o.Key, good: plain && goodKey(o.Key), several: len(values) > 1, messages: make([]outgoing, len(values))}
-	r := &request{numbered: true, send: s}
+	whole := new(struct { // one piece of memory in place of three
+		request
+		sending
+		one [1]outgoing
+	})
+	r, s := &whole.request, &whole.sending
+	*s = sending{kind: kind, name: name, key: o.Key, good: plain && goodKey(o.Key), several: len(values) > 1, messages: whole.one[:]}
+	if s.several {
+		s.messages = make([]outgoing, len(values))
+	}
+	r.numbered, r.send = true, s
 	for i, value := range values {
 		payload, err := codec.Encode(value)
 		if err != nil {

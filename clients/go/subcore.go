@@ -240,11 +240,15 @@ func (s *subCore) detach() {
 
 // push adds an item. The caller holds the lock.
 func (s *subCore) push(i item) {
+	s.add(i)
+	s.signal()
+}
+
+func (s *subCore) add(i item) {
 	if s.head > 0 && s.head == len(s.items) {
 		s.items, s.head = s.items[:0], 0
 	}
 	s.items = append(s.items, i)
-	s.signal()
 }
 
 func (s *subCore) signal() {

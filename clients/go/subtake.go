@@ -63,7 +63,8 @@ func (s *subCore) take(m *incoming) error {
 	if s.credit--; s.credit < 0 {
 		return fmt.Errorf("tidewire: the server has sent more messages of a subscription than it was allowed: %d", s.options.Credits)
 	}
-	s.push(i)
+	s.add(i)
+	s.link.woken(s)
 	return nil
 }
 
