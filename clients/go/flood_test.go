@@ -81,6 +81,7 @@ func TestMoreMessagesThanCreditsEndTheConnection(t *testing.T) {
 }
 
 func TestMoreDeliveriesThanCreditsEndTheConnection(t *testing.T) {
+	t.Parallel()
 	ctx := testContext(t)
 	handle, _ := stubborn(t)
 	_, w, p := working(t, ctx, handle, 1, Concurrency(1), Drain(0))

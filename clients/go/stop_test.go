@@ -72,6 +72,7 @@ func stillRunning(t *testing.T, err error, n int) {
 }
 
 func TestStopDoesNotWaitForHandlersThatIgnoreTheirContext(t *testing.T) {
+	t.Parallel()
 	ctx := testContext(t)
 	handle, release := stubborn(t)
 	_, w, p := working(t, ctx, handle, 2, Concurrency(2), Drain(time.Millisecond))
@@ -90,6 +91,7 @@ func TestStopDoesNotWaitForHandlersThatIgnoreTheirContext(t *testing.T) {
 }
 
 func TestStopDoesNotWaitForASilentServer(t *testing.T) {
+	t.Parallel()
 	ctx := testContext(t)
 	handle, _ := stubborn(t)
 	_, w, _ := working(t, ctx, handle, 1, Drain(time.Millisecond))
@@ -97,6 +99,7 @@ func TestStopDoesNotWaitForASilentServer(t *testing.T) {
 }
 
 func TestCloseDoesNotWaitForHandlersThatIgnoreTheirContext(t *testing.T) {
+	t.Parallel()
 	ctx := testContext(t)
 	handle, _ := stubborn(t)
 	c, _, p := working(t, ctx, handle, 3, Concurrency(3))
@@ -105,6 +108,7 @@ func TestCloseDoesNotWaitForHandlersThatIgnoreTheirContext(t *testing.T) {
 }
 
 func TestWorkDoesNotWaitForHandlersThatIgnoreTheirContext(t *testing.T) {
+	t.Parallel()
 	f, ctx := newFake(t), testContext(t)
 	c := f.open(t, Options{})
 	handle, _ := stubborn(t)
@@ -126,6 +130,7 @@ func TestWorkDoesNotWaitForHandlersThatIgnoreTheirContext(t *testing.T) {
 }
 
 func TestAQueueThatIsGoneEndsWorkThoughAHandlerRuns(t *testing.T) {
+	t.Parallel()
 	f, ctx := newFake(t), testContext(t)
 	c := f.open(t, Options{})
 	handle, _ := stubborn(t)
