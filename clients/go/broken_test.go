@@ -122,8 +122,15 @@ func TestFieldsOfTheApplicationInAChatHarmNobody(t *testing.T) {
 	}
 }
 
+// Values in a random message for what the client has last subscribed to and asked for.
+const (
+	subscribed = "the subscription"
+	asked      = "the id"
+)
+
 // values are what a field of a random message has.
 var values = []string{
+	subscribed, subscribed, subscribed, asked, asked, asked, asked,
 	`0`, `1`, `-1`, `7`, `1.5`, `1e300`, `1e999`, `9223372036854775807`, `18446744073709551616`, `"s1"`, `"s2"`, `"q"`, `"r"`, `"x"`, `""`, `"\u0000"`, `"\ud800"`, `null`, `true`,
 	`[]`, `[1,2]`, `["a"]`, `{}`, `{"a":{"b":[]}}`, `{"position":1,"type":"T"}`, `"2026-11-26T08:00:00Z"`, `"busy"`, `"too_old"`, `"token_expired"`, `"lease_lost"`,
 }
@@ -141,12 +148,17 @@ var (
 )
 
 // randomFrame returns a message of a server that is out of its mind.
-func randomFrame(r *rand.Rand) string {
+func randomFrame(r *rand.Rand, p *peer) string {
 	text := `{"type":"` + kinds[r.IntN(len(kinds))] + `"`
+	if r.IntN(2) == 0 {
+		text += `,"subscription":` + subscribed + `,"id":` + asked + `,"position":1,"queue":"q","room":"r"`
+	}
 	for range r.IntN(12) {
 		text += `,"` + names[r.IntN(len(names))] + `":` + values[r.IntN(len(values))]
 	}
 	text += "}"
+	text = strings.ReplaceAll(text, subscribed, p.last("subscription", `"s1"`))
+	text = strings.ReplaceAll(text, asked, p.last("id", `1`))
 	switch r.IntN(12) {
 	case 0:
 		return text[:r.IntN(len(text))]
@@ -175,7 +187,7 @@ func TestRandomFrames(t *testing.T) {
 		p := f.accept(t)
 		go p.obeySometimes(rand.New(rand.NewPCG(seed, uint64(sent))))
 		for sent < frames {
-			kind, text := websocket.TextMessage, []byte(randomFrame(r))
+			kind, text := websocket.TextMessage, []byte(randomFrame(r, p))
 			if r.IntN(4) == 0 && json.Valid(text) {
 				kind, text = websocket.BinaryMessage, appendJSONAsCBOR(nil, text)
 				if r.IntN(4) == 0 {
@@ -199,12 +211,26 @@ func (p *peer) write(kind int, text []byte) error {
 	return p.ws.WriteMessage(kind, text)
 }
 
+// last returns what the last message of the client with that field had in it.
+func (p *peer) last(name, otherwise string) string {
+	if text, ok := p.seen.Load(name); ok {
+		return text.(string)
+	}
+	return otherwise
+}
+
 // obeySometimes answers half of the requests well enough that something begins.
 func (p *peer) obeySometimes(r *rand.Rand) {
 	for {
 		var f frame
 		if err := p.ws.ReadJSON(&f); err != nil {
 			return
+		}
+		for _, name := range []string{"subscription", "id"} {
+			if f[name] != nil {
+				text, _ := json.Marshal(f[name])
+				p.seen.Store(name, string(text))
+			}
 		}
 		if f["id"] != nil && r.IntN(2) == 0 {
 			p.answer(f, "ok", frame{"position": 1, "events": []any{}, "next": 1, "positions": []int{1}, "counts": []int{1}})
@@ -255,4 +281,27 @@ func use(ctx context.Context, c *Client) {
 		for range m.Events(ctx) {
 		}
 	})
+}
+
+func TestMessagesForASubscriptionOfAnotherKindEndTheConnection(t *testing.T) {
+	f, ctx := newFake(t), testContext(t)
+	c, failures := hurried(t, f, Options{})
+	begin(func() (*Subscription[[]byte], error) { return c.Stream("s").Subscribe(ctx, After(0)) })
+	p := f.accept(t)
+	p.send(`{"type":"event","subscription":` + mustJSON(p.read("subscribe")["subscription"]) + `,"event":{"position":1,"type":"T"}}`)
+	dropped(t, failures, "another kind")
+}
+
+func TestMessagesForASubscriptionOfEventsEndTheConnection(t *testing.T) {
+	f, ctx := newFake(t), testContext(t)
+	c, failures := hurried(t, f, Options{})
+	begin(func() (*EventSubscription, error) { return c.Events("").Subscribe(ctx, Query{}) })
+	p := f.accept(t)
+	p.message(p.read("subscribe")["subscription"], 1)
+	dropped(t, failures, "another kind")
+}
+
+func mustJSON(value any) string {
+	text, err := json.Marshal(value)
+	return string(must(text, err))
 }

@@ -217,7 +217,7 @@ func (e *Events) Append(ctx context.Context, events []Event, options ...AppendOp
 		}
 		return nil
 	})
-	return Appended{answer.Positions, answer.Duplicate}, err
+	return Appended(answer), err
 }
 
 // queryPage is how many events one request reads.

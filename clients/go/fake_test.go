@@ -38,6 +38,7 @@ type peer struct {
 	ws     *websocket.Conn
 	header http.Header
 	mu     sync.Mutex
+	seen   sync.Map // of random tests: what the client has sent
 }
 
 const fakeHello = `{"type":"hello","protocol":"tidewire.v1","now_ms":1,"authenticated":true,"features":["streams"],"limits":{"message_bytes":1048576,"messages":1000}}`

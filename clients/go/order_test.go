@@ -162,7 +162,7 @@ func TestABatchThatAnotherServerHasGotIsNotSentInParts(t *testing.T) {
 	}
 	f.hello.Store(smallHello)
 	p.ws.Close()
-	p = f.accept(t)
+	f.accept(t)
 	for _, pending := range all {
 		if _, err := pending.Wait(ctx); !errors.Is(err, ErrOutcomeUnknown) {
 			t.Errorf("got %v", err)

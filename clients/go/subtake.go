@@ -33,10 +33,14 @@ func (s *subCore) most() int { return 2*s.options.Credits + 10000 }
 // take takes what the server has sent. After an error the server is not to be trusted.
 func (s *subCore) take(m *incoming) error {
 	var i item
-	if kind := string(m.kind); (kind == "message" || kind == "position") && positioned(m) != nil {
+	kind := string(m.kind)
+	if kind != "position" && (kind == "event") != (s.convert != nil) {
+		return fmt.Errorf("tidewire: the server has sent a message of the type %s for a subscription of another kind", kind)
+	}
+	if (kind == "message" || kind == "position") && positioned(m) != nil {
 		return fmt.Errorf("tidewire: the server has sent a %s without a position", kind)
 	}
-	switch string(m.kind) {
+	switch kind {
 	case "message":
 		i.message = Message[[]byte]{m.position, max(0, m.partition), string(m.key), m.headers, m.stored(), m.payload}
 		i.part = m.partition >= 0
