@@ -202,9 +202,11 @@ func (d *decoder) number() (int64, error) {
 	case int64:
 		return n, err
 	case float64:
-		return int64(n), err
+		if isInt64(n) {
+			return int64(n), err
+		}
 	}
-	return 0, errCBOR
+	return 0, errNumber
 }
 
 // value reads any value: nil, bool, int64, float64, string, []byte, []any or map[string]any.

@@ -3,6 +3,7 @@ package tidewire
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"math"
 )
 
@@ -52,8 +53,15 @@ func (in *incoming) cborFields(data []byte) error {
 			d.at++
 			continue
 		}
+		at := d.at
 		if err := in.cborField(&d, name); err != nil {
-			return err
+			d.at = at
+			if d.skip(1) != nil {
+				return err
+			}
+			if in.wrong == nil {
+				in.wrong = fmt.Errorf("the field %q: %w", name, err)
+			}
 		}
 	}
 	return nil
@@ -85,7 +93,7 @@ func (in *incoming) cborField(d *decoder, name []byte) (err error) {
 		in.payload = bytes.Clone(payload)
 	case "position":
 		in.position, err = d.number()
-		in.has = true
+		in.has = err == nil
 	case "count":
 		in.count, err = d.number()
 	case "partition":

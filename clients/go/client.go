@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"maps"
 	"net/url"
@@ -22,7 +23,8 @@ type Client struct {
 	end  context.CancelFunc
 	gone chan struct{} // closed when the goroutine of the connection has ended; nil before it began
 
-	calls callbacks
+	calls   callbacks
+	between func(err error, failures int) time.Duration // before the next attempt
 
 	mu       sync.Mutex
 	state    State
@@ -31,7 +33,8 @@ type Client struct {
 	cause    error
 	link     *link // nil unless connected
 	limits   limits
-	refused  bool // the server has refused the last token
+	failure  error // of the last attempt to connect; nil while connected
+	refused  bool  // the server has refused the last token
 	order    uint64
 	ids      uint64
 	sequence int64
@@ -63,7 +66,7 @@ type source interface {
 // subscriber takes the messages of a subscription.
 type subscriber interface {
 	source
-	take(m *incoming)
+	take(m *incoming) error
 	failed(err error)
 }
 
@@ -73,23 +76,42 @@ type limits struct {
 	Messages     int `json:"messages"`
 }
 
-// Open returns a client for a server, whose address is that of its WebSocket: ws://localhost:8080/ws. It connects when it is first used.
+// Open returns a client for a server, whose address is that of its WebSocket: ws://localhost:8080/ws. With http and https in place of ws and
+// wss it is the same. The client connects when it is first used.
 func Open(address string, options Options) (*Client, error) {
-	u, err := url.Parse(address)
-	if err != nil {
-		return nil, fmt.Errorf("tidewire: the address of the server: %w", err)
+	address, err := webSocketAddress(address)
+	if err == nil {
+		err = options.check()
 	}
-	if u.Scheme != "ws" && u.Scheme != "wss" || u.Host == "" {
-		return nil, fmt.Errorf("tidewire: the address of the server is %q, and has to be like ws://localhost:8080/ws or wss://example.com/ws", address)
+	if err != nil {
+		return nil, err
 	}
 	var name [16]byte
 	rand.Read(name[:])
 	c := &Client{
 		url: address, opts: options.withDefaults(), name: hex.EncodeToString(name[:]), sent: map[uint64]*request{}, resting: map[*request]struct{}{},
-		subs: map[string]subscriber{}, workers: map[string]*workerCore{}, rooms: map[string]*Membership{},
+		between: pauseAfter, subs: map[string]subscriber{}, workers: map[string]*workerCore{}, rooms: map[string]*Membership{},
 	}
 	c.life, c.end = context.WithCancel(context.Background())
 	return c, nil
+}
+
+// webSocketAddress returns an address of http or https as one of ws or wss.
+func webSocketAddress(address string) (string, error) {
+	u, err := url.Parse(address)
+	if err != nil {
+		return "", fmt.Errorf("tidewire: the address of the server: %w", err)
+	}
+	switch u.Scheme {
+	case "http":
+		u.Scheme = "ws"
+	case "https":
+		u.Scheme = "wss"
+	}
+	if u.Scheme != "ws" && u.Scheme != "wss" || u.Host == "" {
+		return "", fmt.Errorf("tidewire: the address of the server is %q, and has to be like ws://localhost:8080/ws or wss://example.com/ws", address)
+	}
+	return u.String(), nil
 }
 
 // State returns the state of the client.
@@ -99,11 +121,14 @@ func (c *Client) State() State {
 	return c.state
 }
 
-// Close ends the client: it waits at most 5 s for the answers to what it has sent, ends all iterations, and fails what still waits.
+// Close ends the client: it waits at most 5 s for the answers to what it has sent, ends all iterations, fails what still waits, and ends the
+// contexts of all handlers. It waits at most one second for these: if some still run, the error is ErrStillRunning, and says how many.
 func (c *Client) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	c.Shutdown(ctx)
+	if err := c.Shutdown(ctx); errors.Is(err, ErrStillRunning) {
+		return err
+	}
 	return nil
 }
 
@@ -111,6 +136,7 @@ func (c *Client) Close() error {
 func (c *Client) Shutdown(ctx context.Context) (err error) {
 	c.mu.Lock()
 	c.closing = true
+	workers := slices.Collect(maps.Values(c.workers))
 	var empty chan struct{}
 	if c.link != nil && c.pending > 0 {
 		if c.empty == nil {
@@ -134,7 +160,28 @@ func (c *Client) Shutdown(ctx context.Context) (err error) {
 		<-gone
 	}
 	c.calls.wait()
+	if n := running(workers); n > 0 {
+		return runningError(n)
+	}
 	return err
+}
+
+// running waits for the handlers of workers that have ended, and returns how many do not return.
+func running(workers []*workerCore) int {
+	grace, cancel := context.WithTimeout(context.Background(), handlerGrace)
+	defer cancel()
+	n := 0
+	for _, w := range workers {
+		select {
+		case <-w.done:
+			continue
+		case <-grace.Done():
+		}
+		w.mu.Lock()
+		n += w.running
+		w.mu.Unlock()
+	}
+	return n
 }
 
 // shut ends everything.

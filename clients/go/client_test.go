@@ -151,7 +151,7 @@ func TestErrors(t *testing.T) {
 	}
 	err := ask(frame{"code": "forbidden", "message": "no", "verb": "publish", "kind": "stream", "name": "s"})
 	var forbidden *ForbiddenError
-	if !errors.Is(err, ErrForbidden) || !errors.As(err, &forbidden) || forbidden.Verb != "publish" || forbidden.Name != "s" {
+	if !errors.Is(err, ErrForbidden) || !errors.As(err, &forbidden) || forbidden.Verb != "publish" || forbidden.Kind != "stream" || forbidden.Object != "s" {
 		t.Errorf("got %v", err)
 	}
 	var e *Error
@@ -342,5 +342,50 @@ func TestAFinalErrorOfTheTokenEndsTheClient(t *testing.T) {
 	c := f.open(t, Options{Token: func(context.Context, bool) (string, error) { return "", Final(signedOut) }})
 	if _, err := c.Stream("s").Publish(ctx, nil); !errors.Is(err, ErrClosed) || !errors.Is(err, signedOut) {
 		t.Errorf("got %v", err)
+	}
+}
+
+func TestPingsAreAnswered(t *testing.T) {
+	f, ctx := newFake(t), testContext(t)
+	c := f.open(t, Options{})
+	got := begin(func() (Published, error) { return c.Stream("s").Publish(ctx, nil) })
+	p := f.accept(t)
+	sent := p.read("publish")
+	pongs := make(chan string, 16)
+	p.ws.SetPongHandler(func(text string) error { pongs <- text; return nil })
+	go p.obey()
+	for i := range 3 {
+		p.ws.WriteControl(websocket.PingMessage, fmt.Append(nil, i), time.Now().Add(patience))
+	}
+	for text := range pongs {
+		if text == "2" { // those before may have been answered together with it
+			break
+		}
+	}
+	p.answer(sent, "ok", frame{"position": 1})
+	if r := <-got; r.err != nil {
+		t.Error(r.err)
+	}
+}
+
+// TestAMessageIsTakenAtOnce has one message come, and nothing after it.
+func TestAMessageIsTakenAtOnce(t *testing.T) {
+	f, ctx := newFake(t), testContext(t)
+	c := f.open(t, Options{})
+	got := begin(func() (*Subscription[[]byte], error) { return c.Stream("s").Subscribe(ctx, After(0)) })
+	p := f.accept(t)
+	sent := p.read("subscribe")
+	p.answer(sent, "ok", frame{"position": 0})
+	taken := make(chan int64)
+	go func() {
+		for m := range (<-got).value.Messages(ctx) {
+			taken <- m.Position
+		}
+	}()
+	for i := range 5 {
+		p.message(sent["subscription"], i+1)
+		if position := <-taken; position != int64(i+1) {
+			t.Fatalf("got %d", position)
+		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"sync"
@@ -27,9 +28,15 @@ func pause(n int) time.Duration {
 	return rand.N(min(maxPause, 250*time.Millisecond<<min(n, 10)) + 1)
 }
 
-// milliseconds returns a time of the server: none if it is negative, and at most some decades, which a Duration can hold.
-func milliseconds(n int64) time.Duration {
-	return time.Duration(min(max(n, 0), 1<<40)) * time.Millisecond
+// longestRetry is the longest pause that a server can ask for.
+const longestRetry = 24 * time.Hour
+
+// milliseconds returns a pause that the server asks for: none if it is negative, and at most a day.
+func milliseconds(n float64) time.Duration {
+	if !(n > 0) { // also what is no number
+		return 0
+	}
+	return time.Duration(min(n, float64(longestRetry/time.Millisecond))) * time.Millisecond
 }
 
 // run connects until the client closes. Its goroutine reads from the connection.
@@ -54,7 +61,8 @@ func (c *Client) run() {
 			c.shut(final)
 			return
 		}
-		wait := pauseAfter(err, failures)
+		wait := c.between(err, failures)
+		c.failed(err)
 		c.enter(State{Phase: Waiting, RetryAt: time.Now().Add(wait), Err: err})
 		select {
 		case <-time.After(wait):
@@ -62,6 +70,37 @@ func (c *Client) run() {
 			return
 		}
 	}
+}
+
+// failed notes why there is no connection.
+func (c *Client) failed(err error) {
+	c.mu.Lock()
+	c.failure = err
+	c.mu.Unlock()
+}
+
+// timeout returns the error of what could not be done in time, with the reason that there is no connection. The caller holds the lock.
+func (c *Client) timeout(what string) error {
+	e := &Error{Code: "timeout", Message: what, Retryable: true, cause: c.failure}
+	switch {
+	case c.link != nil:
+		e.cause = nil
+	case c.failure != nil:
+		e.Message += ". There is no connection: " + c.failure.Error()
+	default:
+		e.Message += ". There is no connection yet: an attempt to connect to " + c.where() + " takes longer"
+	}
+	return e
+}
+
+// where returns the address of the server, without what may be secret.
+func (c *Client) where() string {
+	u, err := url.Parse(c.url)
+	if err != nil {
+		return "the server"
+	}
+	u.User, u.RawQuery, u.Fragment = nil, "", ""
+	return u.String()
 }
 
 // enter changes the state, unless the client has closed.
@@ -93,7 +132,7 @@ func pauseAfter(err error, failures int) time.Duration {
 		switch closed.Code {
 		case 1001:
 			if _, ms, ok := strings.Cut(closed.Text, "retry_after_ms="); ok {
-				if n, err := strconv.ParseInt(ms, 10, 64); err == nil && n >= 0 {
+				if n, err := strconv.ParseFloat(ms, 64); err == nil || errors.Is(err, strconv.ErrRange) {
 					return milliseconds(n)
 				}
 			}
@@ -116,6 +155,9 @@ func (c *Client) token(ctx context.Context) (string, error) {
 	token, err := c.opts.Token(ctx, refused)
 	if err != nil {
 		return "", fmt.Errorf("tidewire: no token: %w", err)
+	}
+	if token == "" {
+		return "", errors.New("tidewire: no token: Options.Token has returned an empty text without an error")
 	}
 	return token, nil
 }
@@ -167,6 +209,7 @@ func (c *Client) dial() (*link, error) {
 		return nil, c.handshakeError(response, err)
 	}
 	l.ws = ws
+	ws.SetReadLimit(helloBytes)
 	stop := context.AfterFunc(ctx, func() { ws.Close() })
 	err = l.hello()
 	if !stop() && err == nil {
@@ -177,20 +220,40 @@ func (c *Client) dial() (*link, error) {
 		return nil, err
 	}
 	c.setRefused(false)
+	ws.SetReadLimit(c.maxFrame(l.limits))
 	return l, nil
+}
+
+const (
+	helloBytes = 1 << 20  // hello has at most
+	frameBytes = 32 << 20 // what a message of the server may have beside payloads: a page of events has their tags, too
+	// A message of a stream was sent as one that the server takes. Characters that JSON has to escape have up to 6 bytes on the way back.
+	frameFactor = 8
+)
+
+// maxFrame returns how large a message of the server may be.
+func (c *Client) maxFrame(l limits) int64 {
+	if c.opts.MaxFrame > 0 {
+		return int64(c.opts.MaxFrame)
+	}
+	message := l.MessageBytes
+	if message <= 0 || message > 1<<30 {
+		message = 1 << 20
+	}
+	return frameBytes + frameFactor*int64(message)
 }
 
 // handshakeError says why the server has refused the handshake.
 func (c *Client) handshakeError(response *http.Response, err error) error {
 	if response == nil || response.Body == nil {
-		return fmt.Errorf("tidewire: connect: %w", err)
+		return fmt.Errorf("tidewire: connect to %s: %w", c.where(), err)
 	}
 	text, _ := io.ReadAll(io.LimitReader(response.Body, 1024))
 	response.Body.Close()
 	if response.StatusCode == http.StatusUnauthorized {
 		c.setRefused(true)
 	}
-	return fmt.Errorf("tidewire: connect: the server answers %s: %s", response.Status, strings.TrimSpace(string(text)))
+	return fmt.Errorf("tidewire: connect to %s: the server answers %s: %s", c.where(), response.Status, strings.TrimSpace(string(text)))
 }
 
 // connected makes l the connection of the client: everything begins on it.
@@ -203,6 +266,7 @@ func (c *Client) connected(l *link) {
 		c.after = append(c.after, func() { l.close(1000) })
 		return
 	}
+	c.failure = nil
 	c.setState(State{Phase: Connected})
 	again := c.ready
 	c.ready = nil

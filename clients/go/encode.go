@@ -11,6 +11,7 @@ type sending struct {
 	name     string // of the stream or queue
 	key      string // of all its messages, if these share a request
 	several  bool   // messages in place of one payload
+	good     bool   // the server has no reason to refuse it alone
 	messages []outgoing
 	delay    time.Duration
 	priority int

@@ -54,10 +54,11 @@ const (
 	ErrTimeout        = errorCode("timeout")           // it was never sent, and has not happened
 	ErrClosed         = errorCode("closed")            // the client was closed
 	ErrCancelled      = errorCode("cancelled")         // the context has ended; it was never sent
-	ErrTooBig         = errorCode("too_big")           // a payload is larger than the server takes
+	ErrTooBig         = errorCode("too_big")           // a message is larger than the server takes
 	ErrInvalidMessage = errorCode("invalid_message")   // see InvalidMessageError
 	ErrAlready        = errorCode("already_consuming") // this client works on that queue
 	ErrAlreadyJoined  = errorCode("already_joined")    // this client is in that room
+	ErrStillRunning   = errorCode("still_running")     // handlers ignore that their context has ended
 	ErrUnauthorized   = errorCode("unauthenticated")   // the server wants a token
 	ErrNotStored      = errorCode("room_not_stored")   // the room keeps no chats
 	ErrDuplicateID    = errorCode("duplicate_id")      // another event has this id
@@ -73,8 +74,10 @@ type ConflictError struct {
 
 // ForbiddenError says which right is missing.
 type ForbiddenError struct {
-	Err              *Error
-	Verb, Kind, Name string
+	Err    *Error
+	Verb   string // what was refused, such as publish
+	Kind   string // of what, such as stream
+	Object string // its name
 }
 
 // TooOldError says that messages were dropped. Continue after Oldest - 1.
@@ -123,7 +126,7 @@ type wireError struct {
 	Code         string   `json:"code"`
 	Message      string   `json:"message"`
 	Retryable    bool     `json:"retryable"`
-	RetryAfterMS int64    `json:"retry_after_ms"`
+	RetryAfterMS float64  `json:"retry_after_ms"`
 	Position     int64    `json:"position"`
 	EventType    string   `json:"event_type"`
 	Oldest       int64    `json:"oldest"`

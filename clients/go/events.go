@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"iter"
 	"time"
 )
@@ -69,7 +71,7 @@ type Condition struct {
 // Appended says where events are stored.
 type Appended struct {
 	Positions []int64
-	Duplicate bool // it was a repetition, and this is the answer to the first one
+	Duplicate bool // it was stored before, and this is the answer of then: also if the library itself has sent it again after a lost connection
 }
 
 // An AppendOption is an option of Append.
@@ -164,39 +166,58 @@ func (e *Events) writeStore(w *writer) {
 	}
 }
 
-// ask sends a request with fields that are encoded once, and decodes its answer.
-func (e *Events) ask(ctx context.Context, kind string, fields any, numbered bool, timeout time.Duration, into any) error {
+// ask sends a request with fields that are encoded once, and returns its answer, which complete looks at.
+func ask[T any](ctx context.Context, e *Events, r *request, fields any, timeout time.Duration, complete func(*T) error) (answer T, err error) {
 	text, err := json.Marshal(fields)
 	if err != nil {
-		return &Error{Code: "invalid", Message: "the events cannot be encoded: " + err.Error(), cause: err}
+		return answer, &Error{Code: "invalid", Message: "the events cannot be encoded: " + err.Error(), cause: err}
 	}
-	r := &request{kind: kind, asText: true, numbered: numbered, size: len(text), encode: func(w *writer, r *request) {
+	r.asText, r.size = true, len(text)
+	r.encode = func(w *writer, r *request) {
 		e.writeStore(w)
 		e.c.writeSequence(w, r)
+		if r.asked > 0 {
+			w.number("limit", int64(r.asked))
+		}
 		w.fields(text)
-	}}
-	if err := e.c.do(ctx, r, timeout); err != nil {
-		return err
 	}
-	return json.Unmarshal(r.answer.raw, into)
+	r.decode = func(text []byte) (any, error) {
+		var answer T
+		if err := json.Unmarshal(text, &answer); err != nil {
+			return nil, err
+		}
+		return answer, complete(&answer)
+	}
+	if err := e.c.do(ctx, r, timeout); err != nil {
+		return answer, err
+	}
+	return r.answer.value.(T), nil
+}
+
+// appendAnswer is the answer to append.
+type appendAnswer struct {
+	Positions []int64 `json:"positions"`
+	Duplicate bool    `json:"duplicate"`
 }
 
 // Append stores events, all or none. With If it fails with a ConflictError if an event matches by then. It is sent again after a
 // reconnect, and stored once.
 func (e *Events) Append(ctx context.Context, events []Event, options ...AppendOption) (Appended, error) {
 	o := NewAppendOptions(options...)
+	if err := o.Check(); err != nil {
+		return Appended{}, err
+	}
 	fields := struct {
 		Events    []wireEvent `json:"events"`
 		Condition *Condition  `json:"condition,omitempty"`
 	}{wireEvents(events), o.Condition}
-	var answer struct {
-		Positions []int64 `json:"positions"`
-		Duplicate bool    `json:"duplicate"`
-	}
-	if err := e.ask(ctx, "append", fields, true, o.Timeout, &answer); err != nil {
-		return Appended{}, err
-	}
-	return Appended{answer.Positions, answer.Duplicate}, nil
+	answer, err := ask(ctx, e, &request{kind: "append", numbered: true}, fields, o.Timeout, func(a *appendAnswer) error {
+		if len(a.Positions) != len(events) {
+			return fmt.Errorf("there are %d positions, of %d events", len(a.Positions), len(events))
+		}
+		return nil
+	})
+	return Appended(answer), err
 }
 
 // queryPage is how many events one request reads.
@@ -205,17 +226,15 @@ const queryPage = 1000
 // Query iterates over the stored events that the query matches, and asks for one page after the other. The last pair has the error, if there is one.
 func (e *Events) Query(ctx context.Context, query Query, options ...ReadOption) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
-		fields := struct {
-			Query Query `json:"query"`
-			After int64 `json:"after"`
-			Limit int   `json:"limit"`
-		}{query, NewReadOptions(options...).After, queryPage}
+		o := NewReadOptions(options...)
+		if err := o.Check(); err != nil {
+			yield(Event{}, err)
+			return
+		}
+		after, limit := o.After, queryPage
 		for {
-			var page struct {
-				Events []wireEvent `json:"events"`
-				Next   int64       `json:"next"`
-			}
-			if err := e.ask(ctx, "query", fields, false, 0, &page); err != nil {
+			page, err := e.page(ctx, query, after, &limit)
+			if err != nil {
 				yield(Event{}, err)
 				return
 			}
@@ -227,8 +246,46 @@ func (e *Events) Query(ctx context.Context, query Query, options ...ReadOption) 
 			if len(page.Events) == 0 {
 				return
 			}
-			fields.After = page.Next
+			after = *page.Next
 		}
+	}
+}
+
+// eventPage is the answer to query.
+type eventPage struct {
+	Events []wireEvent `json:"events"`
+	Next   *int64      `json:"next"`
+}
+
+// page reads the events after a position. It changes the limit to the one with which that was possible.
+func (e *Events) page(ctx context.Context, query Query, after int64, limit *int) (eventPage, error) {
+	r := &request{kind: "query", limit: *limit}
+	defer func() { *limit = r.asked }()
+	fields := struct {
+		Query Query `json:"query"`
+		After int64 `json:"after"`
+	}{query, after}
+	return ask(ctx, e, r, fields, 0, func(p *eventPage) error {
+		switch {
+		case p.Events == nil || p.Next == nil:
+			return errors.New("there are no events, or there is no position of the next page")
+		case len(p.Events) > 0 && *p.Next <= after:
+			return fmt.Errorf("the next page begins after %d, as this one, which began after %d", *p.Next, after)
+		}
+		return nil
+	})
+}
+
+// halvePages has queries ask for smaller pages, because a page was larger than the client takes. The server bounds the data of a page, and
+// the number of its events, but not their tags.
+func (c *Client) halvePages(l *link) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.link != l {
+		return
+	}
+	for _, r := range c.sent {
+		r.limit = (r.limit + 1) / 2
 	}
 }
 
@@ -240,7 +297,10 @@ type Counts struct {
 
 // Project counts the events that match each query.
 func (e *Events) Project(ctx context.Context, queries ...Query) (Counts, error) {
-	var counts Counts
-	err := e.ask(ctx, "project", map[string][]Query{"queries": queries}, false, 0, &counts)
-	return counts, err
+	return ask(ctx, e, &request{kind: "project"}, map[string][]Query{"queries": queries}, 0, func(c *Counts) error {
+		if len(c.Counts) != len(queries) {
+			return fmt.Errorf("there are %d counts, of %d queries", len(c.Counts), len(queries))
+		}
+		return nil
+	})
 }

@@ -73,3 +73,35 @@ func open() *tidewire.Client {
 	}
 	return c
 }
+
+// A server sends a chat to all members but its sender: so this has two clients.
+func ExampleRoom() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	ann, bob := open(), open()
+	defer ann.Close()
+	defer bob.Close()
+	here, err := ann.Room("lobby").Join(ctx, tidewire.User("ann"), tidewire.WithPresence())
+	if err != nil {
+		log.Print(err)
+		return
+	}
+	there, err := bob.Room("lobby").Join(ctx, tidewire.User("bob"))
+	if err != nil {
+		log.Print(err)
+		return
+	}
+	if _, err := there.Chat(ctx, "hello"); err != nil {
+		log.Print(err)
+	}
+	for event, err := range here.Events(ctx) {
+		if err != nil {
+			log.Print(err)
+			return
+		}
+		if chat, ok := event.(*tidewire.Chat); ok {
+			log.Print(chat.User, " says ", chat.Text) // bob says hello
+			return
+		}
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -28,6 +29,7 @@ func (f frame) number(name string) int64 {
 type fake struct {
 	*httptest.Server
 	peers chan *peer
+	hello atomic.Value // what each connection begins with
 }
 
 // peer is the server's side of a connection.
@@ -36,12 +38,14 @@ type peer struct {
 	ws     *websocket.Conn
 	header http.Header
 	mu     sync.Mutex
+	seen   sync.Map // of random tests: what the client has sent
 }
 
 const fakeHello = `{"type":"hello","protocol":"tidewire.v1","now_ms":1,"authenticated":true,"features":["streams"],"limits":{"message_bytes":1048576,"messages":1000}}`
 
 func newFake(t *testing.T) *fake {
 	f := &fake{peers: make(chan *peer, 16)}
+	f.hello.Store(fakeHello)
 	upgrader := websocket.Upgrader{Subprotocols: []string{"tidewire.v1"}}
 	f.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") == "Bearer bad" {
@@ -53,7 +57,7 @@ func newFake(t *testing.T) *fake {
 			return
 		}
 		p := &peer{t: t, ws: ws, header: r.Header}
-		p.send(fakeHello)
+		p.send(f.hello.Load().(string))
 		f.peers <- p
 	}))
 	t.Cleanup(f.Server.Close)

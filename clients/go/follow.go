@@ -14,12 +14,16 @@ type EventSubscription struct{ core *subCore }
 
 // Subscribe begins a subscription of the events that the query matches: those that are stored, after the position of After, and those to come.
 func (e *Events) Subscribe(ctx context.Context, query Query, options ...ReadOption) (*EventSubscription, error) {
+	o := NewReadOptions(options...)
+	if err := o.Check(); err != nil {
+		return nil, err
+	}
 	text, err := json.Marshal(query)
 	if err != nil {
 		return nil, err
 	}
 	core := newSubCore(e.c, "", SubscribeOptions{Credits: 256})
-	core.after, core.resumes = NewReadOptions(options...).After, true
+	core.after, core.resumes = o.After, true
 	core.encode = func(w *writer, after int64, _ bool) {
 		e.writeStore(w)
 		w.json("query", text)
@@ -100,6 +104,9 @@ type Decision[S any] struct {
 // Decide reads the events, computes the state, and appends what the decision returns if nothing that it depends on has happened meanwhile. After a
 // conflict it begins again. An error of the decision is returned unchanged, and nothing is stored.
 func Decide[S any](ctx context.Context, store EventStore, d Decision[S]) (Appended, error) {
+	if err := atLeast("Attempts", d.Attempts, 0); err != nil {
+		return Appended{}, err
+	}
 	attempts := d.Attempts
 	if attempts == 0 {
 		attempts = 5

@@ -2,6 +2,7 @@ package tidewire
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"sync"
 	"testing"
@@ -31,19 +32,24 @@ func TestCloseFailsWhatPausesAfterARefusal(t *testing.T) {
 	}
 }
 
-func TestPausesOfAnyLengthAreKept(t *testing.T) {
-	for _, text := range []string{"retry_after_ms=9223372036854775807", "retry_after_ms=99999999999999999"} {
-		if wait := pauseAfter(&websocket.CloseError{Code: 1001, Text: text}, 0); wait < time.Hour {
-			t.Errorf("%s: waits %s", text, wait)
+func TestPausesOfTheServerAreAtMostADay(t *testing.T) {
+	const day = 24 * time.Hour
+	for text, want := range map[string]time.Duration{
+		"-5": 0, "-1e300": 0, "NaN": 0, "0": 0, "1500": 1500 * time.Millisecond,
+		"86400001": day, "9223372036854775807": day, "99999999999999999999": day, "1e999": day,
+	} {
+		if wait := pauseAfter(&websocket.CloseError{Code: 1001, Text: "bye retry_after_ms=" + text}, 0); wait != want {
+			t.Errorf("close with %s: waits %s, want %s", text, wait, want)
 		}
 	}
-	w := wireError{Code: "busy", Retryable: true, RetryAfterMS: -5}
-	if wait := w.base("1").RetryAfter; wait < 0 {
-		t.Errorf("waits %s", wait)
-	}
-	w.RetryAfterMS = 1 << 62
-	if wait := w.base("1").RetryAfter; wait < time.Hour {
-		t.Errorf("waits %s", wait)
+	for text, want := range map[string]time.Duration{"-5": 0, "-1e300": 0, "0": 0, "1500": 1500 * time.Millisecond, "86400001": day, "1e300": day, "9223372036854775807": day} {
+		var w wireError
+		if err := json.Unmarshal([]byte(`{"code":"busy","retry_after_ms":`+text+`}`), &w); err != nil {
+			t.Fatal(err)
+		}
+		if wait := w.base("1").RetryAfter; wait != want {
+			t.Errorf("%s: waits %s, want %s", text, wait, want)
+		}
 	}
 }
 

@@ -37,15 +37,43 @@ type link struct {
 		in     incoming
 		name   string // of the subscription that had the last message
 		last   subscriber
-		queue  string
-		worker *workerCore
+		woken  []*subCore // which have got something since the reader has last waited
+		ping   string     // to be answered; only the last one counts
+		pinged bool
 	}
+}
+
+// rest is what the reader does before it waits: once for all that has come together, since each of it wakes a goroutine or the server.
+func (l *link) rest() {
+	for i, s := range l.reader.woken {
+		s.signal()
+		l.reader.woken[i] = nil
+	}
+	l.reader.woken = l.reader.woken[:0]
+	if l.reader.pinged {
+		l.reader.pinged = false
+		l.ws.WriteControl(websocket.PongMessage, []byte(l.reader.ping), time.Now().Add(time.Second))
+	}
+}
+
+// woken notes that a subscription has got something. The reader calls it.
+func (l *link) woken(s *subCore) {
+	if n := len(l.reader.woken); n == 0 || l.reader.woken[n-1] != s {
+		l.reader.woken = append(l.reader.woken, s)
+	}
+}
+
+// ping notes a ping. The standard wants an answer to the last one alone.
+func (l *link) ping(text string) error {
+	l.reader.ping, l.reader.pinged = text, true
+	return nil
 }
 
 // corked is a connection that writes when it is told to. It knows when it has last heard something.
 type corked struct {
 	net.Conn
-	last atomic.Int64
+	last   atomic.Int64
+	before func() // what the reader does before it reads on, which may wait; nil until the connection is used
 
 	mu      sync.Mutex
 	corked  bool
@@ -55,6 +83,9 @@ type corked struct {
 func (c *corked) heard() { c.last.Store(time.Now().UnixNano()) }
 
 func (c *corked) Read(p []byte) (int, error) {
+	if c.before != nil {
+		c.before()
+	}
 	n, err := c.Conn.Read(p)
 	c.heard()
 	return n, err
@@ -74,6 +105,7 @@ func (c *corked) Write(p []byte) (int, error) {
 func (c *corked) cork() {
 	c.mu.Lock()
 	c.corked = true
+	c.waiting = takeBuffer()
 	c.mu.Unlock()
 }
 
@@ -82,11 +114,26 @@ func (c *corked) uncork() error {
 	defer c.mu.Unlock()
 	c.corked = false
 	_, err := c.Conn.Write(c.waiting)
-	c.waiting = c.waiting[:0]
-	if cap(c.waiting) > 64<<10 {
-		c.waiting = nil
-	}
+	c.waiting = giveBuffer(c.waiting)
 	return err
+}
+
+// free has buffers for what is written, which all clients share: one that writes nothing has none.
+var free sync.Pool
+
+func takeBuffer() []byte {
+	if b, ok := free.Get().(*[]byte); ok {
+		return (*b)[:0]
+	}
+	return nil
+}
+
+// giveBuffer gives a buffer back, and returns what is there in its place.
+func giveBuffer(b []byte) []byte {
+	if cap(b) > 0 && cap(b) <= 4*batchBytes {
+		free.Put(&b)
+	}
+	return nil
 }
 
 // hello waits for the first message of the server.
@@ -179,12 +226,12 @@ func (l *link) write() {
 			if len(todo) == 0 && len(control) == 0 {
 				break
 			}
-			if err := l.writeAll(&out, todo, control); err != nil {
+			out.buf = takeBuffer()
+			err := l.writeAll(&out, todo, control)
+			out.buf = giveBuffer(out.buf)
+			if err != nil {
 				l.close(0)
 				return
-			}
-			if cap(out.buf) > 64<<10 {
-				out.buf = nil
 			}
 		}
 	}
@@ -199,20 +246,30 @@ func (l *link) writeAll(out *writer, todo []*request, control [][]byte) error {
 		}
 	}
 	for _, r := range todo {
-		kind := websocket.TextMessage
-		if out.cbor = l.cbor && !r.asText; out.cbor {
-			kind = websocket.BinaryMessage
-		}
-		l.c.writeRequest(out, r)
-		if l.limits.MessageBytes > 0 && len(out.buf) > l.limits.MessageBytes {
-			l.c.oversize(r, len(out.buf), l.limits.MessageBytes)
-			continue
-		}
-		if err := l.ws.WriteMessage(kind, out.buf); err != nil {
+		if err := l.writeOne(out, r); err != nil {
 			return err
 		}
 	}
 	return l.net.uncork()
+}
+
+// writeOne writes a request: in several parts, if it is a batch that is larger in its encoding than the server takes.
+func (l *link) writeOne(out *writer, r *request) error {
+	kind := websocket.TextMessage
+	if out.cbor = l.cbor && !r.asText; out.cbor {
+		kind = websocket.BinaryMessage
+	}
+	l.c.writeRequest(out, r)
+	if l.limits.MessageBytes <= 0 || len(out.buf) <= l.limits.MessageBytes {
+		r.written = true
+		return l.ws.WriteMessage(kind, out.buf)
+	}
+	for _, part := range l.c.oversize(r, len(out.buf)) {
+		if err := l.writeOne(out, part); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 const (
@@ -277,66 +334,10 @@ func (c *Client) number(todo []*request, r *request) []*request {
 		r.sequence = c.sequence
 		c.sequence++
 	}
-	r.sent = true
+	r.sent, r.asked = true, r.limit
 	for _, m := range r.members {
 		m.sent = true
 	}
 	c.sent[r.id] = r
 	return append(todo, r)
-}
-
-// batches reports whether r may share a request.
-func (c *Client) batches(r *request) bool {
-	return !c.opts.NoBatch && r.members == nil && !r.alone && r.sequence < 0 && r.send != nil && r.send.kind == "publish" && !r.send.several
-}
-
-// gather puts r and those after it that go to the same place into one request. It returns how many of rest it has taken.
-func (c *Client) gather(r *request, rest []*request) (*request, int) {
-	most := batchMessages
-	if c.limits.Messages > 0 {
-		most = min(most, c.limits.Messages)
-	}
-	room := batchBytes
-	if c.limits.MessageBytes > 0 {
-		room = min(room, c.limits.MessageBytes*3/4)
-	}
-	n, size := 0, r.size
-	members := []*request(nil)
-	for _, m := range rest {
-		if !m.finished {
-			if !c.batches(m) || m.send.name != r.send.name || m.send.key != r.send.key || size+m.size > room || len(members)+1 >= most {
-				break
-			}
-			if members == nil {
-				members = append(members, r)
-			}
-			members = append(members, m)
-			size += m.size
-		}
-		n++
-	}
-	if members == nil {
-		return r, 0
-	}
-	s := &sending{kind: "publish", name: r.send.name, key: r.send.key, several: true, messages: make([]outgoing, len(members))}
-	for i, m := range members {
-		s.messages[i] = m.send.messages[0]
-	}
-	batch := &request{order: r.order, sequence: -1, numbered: true, send: s, members: members, open: len(members), done: make(chan struct{})}
-	for _, m := range members {
-		m.batch = batch
-	}
-	return batch, n
-}
-
-// oversize fails a request that has become too large in its encoding.
-func (c *Client) oversize(r *request, size, limit int) {
-	c.mu.Lock()
-	defer c.unlock()
-	delete(c.sent, r.id)
-	if len(r.members) > 0 {
-		c.split(r)
-		return
-	}
-	c.finish(r, local("too_big", "the message has %d bytes on the wire, and the server takes %d", size, limit))
 }

@@ -87,7 +87,7 @@ import (
 type Order struct{ ID int }
 type Mail struct{ To string }
 
-var c *tidewire.Client
+var c, another *tidewire.Client
 var orders *tidewire.Stream[Order]
 var last int64
 var _ = errors.New

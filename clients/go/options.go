@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
+	"log/slog"
 	"net"
 	"net/http"
 	"time"
@@ -20,8 +21,8 @@ const (
 // Options are the options of a client. The zero value is good for a server without keys.
 type Options struct {
 	// Token returns a token, or an API key. It is called before each attempt to connect, and when the token of the connection ends
-	// soon. refused says that the server has refused the token before. After an error of it the next attempt follows after a pause;
-	// after an error of Final the client is closed.
+	// soon. refused says that the server has refused the token before. After an error of it, or an empty token, the next attempt follows
+	// after a pause; after an error of Final the client is closed.
 	Token func(ctx context.Context, refused bool) (string, error)
 	// APIKey is a key, or a token that does not end, in place of Token.
 	APIKey string
@@ -31,9 +32,15 @@ type Options struct {
 	MaxPendingBytes int           // bytes of these; 4 MiB by default
 	NoBatch         bool          // send each publish as a request of its own
 	Encoding        Encoding
+	// MaxFrame is how many bytes a message of the server may have on the wire. A larger one ends the connection, with an error in its state.
+	// By default 32 MiB and 8 times the size of a message that the server takes, so 40 MiB. A stream may have larger messages if programs
+	// write to it without the server's limit.
+	MaxFrame int
 
 	// OnState is called with each change of the state, one after the other, on a goroutine of its own.
 	OnState func(State)
+	// Logger gets what nobody else is told: an error of a handler of Work without OnOutcome. slog.Default() by default.
+	Logger *slog.Logger
 	// Propagator carries a trace in the headers of messages.
 	Propagator Propagator
 
@@ -46,6 +53,9 @@ func (o Options) withDefaults() Options {
 	o.Timeout = cmp.Or(o.Timeout, 30*time.Second)
 	o.MaxPending = cmp.Or(o.MaxPending, 1000)
 	o.MaxPendingBytes = cmp.Or(o.MaxPendingBytes, 4<<20)
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
 	if o.Dial == nil {
 		o.Dial = new(net.Dialer).DialContext
 	}

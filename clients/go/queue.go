@@ -2,6 +2,7 @@ package tidewire
 
 import (
 	"context"
+	"errors"
 	"time"
 )
 
@@ -58,6 +59,9 @@ func (q *Queue[T]) EnqueueAllAsync(ctx context.Context, values []T, options ...E
 
 func (q *Queue[T]) request(ctx context.Context, values []T, options []EnqueueOption) (*request, EnqueueOptions, error) {
 	o := NewEnqueueOptions(options...)
+	if err := o.Check(); err != nil {
+		return nil, o, err
+	}
 	r, err := sendingOf(q.c, ctx, "enqueue", q.name, q.codec, values, o.PublishOptions)
 	if err != nil {
 		return nil, o, err
@@ -89,9 +93,10 @@ func RetryAfter(d time.Duration, reason string) error { return &verdict{reason: 
 func Dead(reason string) error { return &verdict{reason: reason, dead: true} }
 
 type verdict struct {
-	reason string
-	delay  time.Duration
-	dead   bool
+	reason  string
+	delay   time.Duration
+	dead    bool
+	refused bool // by the codec, not by the handler
 }
 
 func (v *verdict) Error() string { return v.reason }
@@ -132,17 +137,19 @@ func NewWorkOptions(options ...WorkOption) WorkOptions {
 }
 
 // Concurrency is how many handlers run at a time; 1 by default.
-func Concurrency(n int) WorkOption { return func(o *WorkOptions) { o.Concurrency = max(1, n) } }
+func Concurrency(n int) WorkOption { return func(o *WorkOptions) { o.Concurrency = n } }
 
-// Lease is for how long a message belongs to its handler after the last sign of life, which comes at half this time. 30 s by default.
-func Lease(d time.Duration) WorkOption {
-	return func(o *WorkOptions) { o.Lease = max(10*time.Millisecond, d) }
-}
+// shortestLease leaves a moment between two extensions.
+const shortestLease = 10 * time.Millisecond
+
+// Lease is for how long a message belongs to its handler after the last sign of life, which comes at half this time. 30 s by default, 10 ms at least.
+func Lease(d time.Duration) WorkOption { return func(o *WorkOptions) { o.Lease = d } }
 
 // Drain is how long handlers may run after the worker has to stop; 10 s by default. Then their context ends.
 func Drain(d time.Duration) WorkOption { return func(o *WorkOptions) { o.Drain = d } }
 
-// OnOutcome calls f when it is known what has become of a job, one after the other, on a goroutine of its own.
+// OnOutcome calls f when it is known what has become of a job, one after the other, on a goroutine of its own. Without it, errors of handlers
+// that are not of RetryAfter or Dead go to Options.Logger.
 func OnOutcome(f func(position int64, outcome Outcome)) WorkOption {
 	return func(o *WorkOptions) { o.Outcome = f }
 }
@@ -151,12 +158,12 @@ func OnOutcome(f func(position int64, outcome Outcome)) WorkOption {
 type Worker struct{ core *workerCore }
 
 // Work calls handle with the messages of the queue until ctx ends, or the client is closed. Then it takes no more, lets the handlers
-// end for the time of Drain, and returns nil. It returns an error if the server does not let it work any more. A client has one worker for
+// end for the time of Drain, and returns nil, or ErrStillRunning as Stop does. It returns an error if the server does not let it work any more. A client has one worker for
 // each queue. A message that the codec refuses becomes a dead letter.
 func (q *Queue[T]) Work(ctx context.Context, handle Handler[T], options ...WorkOption) error {
 	w, err := q.Start(ctx, handle, options...)
 	if err != nil {
-		if ctx.Err() != nil {
+		if ctx.Err() != nil && !errors.Is(err, errInvalid) {
 			return nil
 		}
 		return err
@@ -164,18 +171,24 @@ func (q *Queue[T]) Work(ctx context.Context, handle Handler[T], options ...WorkO
 	select {
 	case <-ctx.Done():
 		return w.Stop(context.Background())
-	case <-w.core.done:
-		return w.core.err
+	case <-w.core.over:
+		grace, cancel := context.WithTimeout(context.Background(), handlerGrace)
+		defer cancel()
+		return w.core.wait(grace)
 	}
 }
 
 // Start is Work in the background. It returns when the server has taken the worker; ctx is for that alone.
 func (q *Queue[T]) Start(ctx context.Context, handle Handler[T], options ...WorkOption) (*Worker, error) {
-	core := newWorkerCore(q.c, q.name, NewWorkOptions(options...))
+	o := NewWorkOptions(options...)
+	if err := o.Check(); err != nil {
+		return nil, err
+	}
+	core := newWorkerCore(q.c, q.name, o)
 	core.handle = func(ctx context.Context, d *delivery) error {
 		value, err := q.codec.Decode(d.payload)
 		if err != nil {
-			return Dead("the codec refuses the message: " + err.Error())
+			return &verdict{reason: "the codec refuses the message: " + err.Error(), dead: true, refused: true}
 		}
 		job := Job[T]{d.position, d.attempt, d.key, d.headers, d.time, value}
 		return handle(q.c.Trace(ctx, d.headers), &job)
@@ -186,11 +199,11 @@ func (q *Queue[T]) Start(ctx context.Context, handle Handler[T], options ...Work
 	return &Worker{core}, nil
 }
 
-// Stop takes no more messages, waits for the handlers for the time of Drain, ends the context of the others, and waits until they have
-// returned. If ctx ends before Drain does, it ends their context then.
+// Stop takes no more messages, waits for the handlers for the time of Drain, and ends the context of the others. If ctx ends before Drain
+// does, it ends their context then. After that it waits for at most one second: if handlers still run, the error is ErrStillRunning, and says how many.
 func (w *Worker) Stop(ctx context.Context) error { return w.core.stop(ctx) }
 
-// Done is closed when the worker has ended.
+// Done is closed when the worker has ended, and all its handlers have returned.
 func (w *Worker) Done() <-chan struct{} { return w.core.done }
 
 // Err returns why the worker has ended; nil after Stop.

@@ -23,6 +23,7 @@ type incoming struct {
 	partition, attempt                                   int  // partition: -1 if it was not there
 	headers                                              map[string]any
 	payload                                              []byte
+	wrong                                                error // a field with another type than those of the library have
 }
 
 // json returns the message as JSON, for what comes seldom.
@@ -65,14 +66,17 @@ func parseHello(data []byte, l *limits) error {
 
 // read takes what comes, until the connection ends. It returns why.
 func (l *link) read() error {
+	l.ws.SetPingHandler(l.ping)
+	l.net.before = l.rest
+	defer l.rest()
 	for {
 		kind, r, err := l.ws.NextReader()
 		if err != nil {
-			return err
+			return l.tooLarge(err)
 		}
 		data, err := l.whole(r)
 		if err != nil {
-			return err
+			return l.tooLarge(err)
 		}
 		in := &l.reader.in
 		if kind == websocket.BinaryMessage {
@@ -87,6 +91,15 @@ func (l *link) read() error {
 			return err
 		}
 	}
+}
+
+// tooLarge says what a message of the server that is too large needs.
+func (l *link) tooLarge(err error) error {
+	if !errors.Is(err, websocket.ErrReadLimit) {
+		return err
+	}
+	l.c.halvePages(l)
+	return fmt.Errorf("tidewire: the server has sent a message of more than %d bytes: if that is right, raise Options.MaxFrame", l.c.maxFrame(l.limits))
 }
 
 // whole reads a message into the buffer of the reader.
@@ -113,16 +126,19 @@ func (l *link) whole(r io.Reader) ([]byte, error) {
 
 // dispatch gives a message to whom it is for.
 func (l *link) dispatch(in *incoming) error {
+	if in.wrong != nil && string(in.kind) != "chat" { // in a chat, it may be a field of the application
+		return fmt.Errorf("tidewire: the server has sent a message that cannot be read: %w", in.wrong)
+	}
 	switch string(in.kind) {
 	case "message", "position", "event", "assigned", "revoked", "parked":
 		if s := l.subscriber(in.subscription); s != nil {
-			s.take(in)
+			return s.take(in)
 		}
 	case "ok":
 		return l.ok(in)
 	case "delivery":
 		if w := l.worker(in.queue); w != nil {
-			w.take(l, in)
+			return w.take(l, in)
 		}
 	case "error":
 		return l.failed(in)
@@ -163,30 +179,30 @@ func (l *link) worker(queue []byte) *workerCore {
 	return l.c.workers[string(queue)]
 }
 
-// ok takes the answer to a request.
+// ok takes the answer to a request. One without a field that it must have comes from a broken server: its connection ends, and the request
+// is repeated.
 func (l *link) ok(in *incoming) error {
 	c := l.c
 	c.mu.Lock()
-	defer c.unlock()
 	r := c.sent[in.id]
+	c.mu.Unlock()
 	if r == nil {
 		return nil
 	}
-	if !in.has && r.send != nil && r.send.kind == "publish" {
-		return errors.New("tidewire: the server has answered a publish without a position")
+	a, err := r.accept(in)
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.unlock()
+	if c.sent[in.id] != r {
+		return nil
 	}
 	delete(c.sent, in.id)
 	if r.finished {
 		return nil
 	}
-	r.answer = answer{position: in.position, count: in.count, partition: in.partition, duplicate: in.duplicate, has: in.has}
-	if r.send == nil {
-		text, err := in.json()
-		if err != nil {
-			return err
-		}
-		r.answer.raw = append([]byte(nil), text...)
-	}
+	r.answer = a
 	if len(r.members) > 0 {
 		c.settle(r)
 		return nil

@@ -27,20 +27,25 @@ type request struct {
 	link     *link // the one that it belongs to; nil if it is sent on any
 	size     int
 	counted  bool // it counts against the bounds
-	sent     bool // at least once
+	sent     bool // at least once, or about to be
+	written  bool // at least once
 	finished bool
 	attempts int
 	timer    *time.Timer
-	members  []*request                  // of a batch
-	batch    *request                    // that has it as a member
-	open     int                         // members that are not finished
-	resting  *time.Timer                 // until it is sent again
-	alone    bool                        // it has harmed a batch, or may have
-	send     *sending                    // of publish and enqueue
-	kind     string                      // of other requests
-	encode   func(w *writer, r *request) // their fields
-	asText   bool                        // JSON, also on a connection with CBOR
-	then     func(a *answer, err error)  // called without the lock; must not block
+	members  []*request                     // of a batch
+	batch    *request                       // that has it as a member
+	open     int                            // members that are not finished
+	resting  *time.Timer                    // until it is sent again
+	alone    bool                           // it has harmed a batch, or may have
+	send     *sending                       // of publish and enqueue
+	kind     string                         // of other requests
+	encode   func(w *writer, r *request)    // their fields
+	limit    int                            // of a page of events
+	asked    int                            // limit as it is sent
+	asText   bool                           // JSON, also on a connection with CBOR
+	check    func(in *incoming) error       // of the answer: what it must have
+	decode   func(text []byte) (any, error) // of the answer, as JSON
+	then     func(a *answer, err error)     // called without the lock; must not block
 
 	done   chan struct{}
 	answer answer
@@ -54,15 +59,6 @@ type requests []*request
 func (q *requests) insert(r *request) {
 	i, _ := slices.BinarySearchFunc(*q, r.order, func(r *request, order uint64) int { return cmp.Compare(r.order, order) })
 	*q = slices.Insert(*q, i, r)
-}
-
-// answer is the answer ok.
-type answer struct {
-	position, count int64
-	partition       int
-	duplicate       bool
-	has             bool   // position was there
-	raw             []byte // JSON; of requests that keep it
 }
 
 // start takes a request of the program. It does not block.
@@ -195,7 +191,7 @@ func (c *Client) expire(r *request) {
 		c.finish(r, unknown("no answer has come in time", r.err))
 		return
 	}
-	c.finish(r, &Error{Code: "timeout", Message: "it could not be sent in time: nothing has happened", Retryable: true})
+	c.finish(r, c.timeout("it could not be sent in time: nothing has happened"))
 }
 
 // forget drops requests that have ended from those that wait, if they are many. The caller holds the lock.
@@ -322,26 +318,4 @@ func (c *Client) sendAgain(r *request) {
 		c.ready.insert(r)
 		c.wake()
 	}
-}
-
-// split sends each message of a batch alone: one of them is bad. The caller holds the lock.
-func (c *Client) split(r *request) {
-	r.finished = true
-	close(r.done)
-	for _, m := range r.members {
-		m.batch = nil
-		if !m.finished {
-			m.alone = true
-			c.ready.insert(m)
-		}
-	}
-	c.wake()
-}
-
-// settle gives the members of a batch their positions. The caller holds the lock.
-func (c *Client) settle(r *request) {
-	for i, m := range r.members {
-		m.answer = answer{position: r.answer.position + int64(i), count: 1, partition: r.answer.partition, duplicate: r.answer.duplicate, has: true}
-	}
-	c.finish(r, nil)
 }

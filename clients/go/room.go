@@ -93,13 +93,20 @@ type Membership struct {
 	behind   bool  // the program is too slow: chats are left out until it has taken what waits
 	missed   int
 	members  []string
-	known    bool // members came
+	told     []string     // members as of the last Presence
+	count    int          // of connections
+	stale    bool         // members have changed since told, and there was no room for an event
+	lost     *HistoryLost // for which there was no room
+	known    bool         // members came
 	events   []RoomEvent
 	wake     chan struct{}
 	attempts int
 	ended    bool
 	err      error
 }
+
+// mostHistory is how many chats a server sends to one who joins without a position.
+const mostHistory = 1000
 
 // mostEvents of a room wait for the program.
 const mostEvents = 1024
@@ -109,6 +116,9 @@ func (r *Room) Join(ctx context.Context, options ...JoinOption) (*Membership, er
 	m := &Membership{c: r.c, room: r.name, ready: make(chan struct{}), wake: make(chan struct{}, 1)}
 	for _, o := range options {
 		o.join(&m.options)
+	}
+	if err := m.options.Check(); err != nil {
+		return nil, err
 	}
 	if m.options.After != nil {
 		m.last, m.has = *m.options.After, true
@@ -167,7 +177,7 @@ func (m *Membership) answered(a *answer, err error) {
 	if a.has {
 		m.last, m.has = max(m.last, a.position), true
 	} else if m.begun {
-		m.push(&Missed{})
+		m.gap(0)
 	}
 	m.begun = true
 	m.mu.Unlock()
@@ -286,6 +296,7 @@ func (m *Membership) next(ctx context.Context) (RoomEvent, error) {
 			return e, nil
 		}
 		ended, err, l := m.ended, m.err, (*link)(nil)
+		m.tellRest()
 		if m.behind {
 			m.caughtUp()
 			if m.stored {
@@ -315,7 +326,7 @@ func (m *Membership) Leave() error {
 	m.finish(nil)
 	m.mu.Lock()
 	l := m.link
-	m.events, m.err = nil, nil
+	m.events, m.err, m.lost, m.stale = nil, nil, nil, false
 	m.mu.Unlock()
 	m.leave(l, nil)
 	return nil

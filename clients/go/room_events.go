@@ -3,24 +3,29 @@ package tidewire
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
 )
 
-// roomMessage is a message of a room as it comes.
+// roomChat is a chat as it comes. All other fields are the application's.
+type roomChat struct {
+	User     string `json:"user"`
+	Text     string `json:"text"`
+	Position any    `json:"position"` // in a room that is not stored, these two are the application's, too
+	Time     any    `json:"time"`
+}
+
+// roomMessage is another message of a room.
 type roomMessage struct {
-	User     string    `json:"user"`
-	Text     string    `json:"text"`
-	Position any       `json:"position"` // in a room that is not stored, these two are the application's
-	Time     any       `json:"time"`
-	Missed   int       `json:"missed"`
-	Last     int64     `json:"last"`
-	UpTo     int64     `json:"up_to"`
-	Count    int       `json:"count"`
-	Members  *[]string `json:"members"`
-	Joined   []string  `json:"joined"`
-	Left     []string  `json:"left"`
+	Missed  int       `json:"missed"`
+	Last    int64     `json:"last"`
+	UpTo    int64     `json:"up_to"`
+	Count   int       `json:"count"`
+	Members *[]string `json:"members"`
+	Joined  []string  `json:"joined"`
+	Left    []string  `json:"left"`
 }
 
 // take takes what the server has sent.
@@ -29,9 +34,14 @@ func (m *Membership) take(in *incoming) error {
 	if err != nil {
 		return err
 	}
+	var chat roomChat
 	var message roomMessage
-	if err := json.Unmarshal(text, &message); err != nil {
-		return nil // a member has sent a field of another type: it is no chat of this library
+	if string(in.kind) == "chat" {
+		if json.Unmarshal(text, &chat) != nil {
+			return nil // a member has sent a user or a text of another type: it is no chat of this library
+		}
+	} else if err := json.Unmarshal(text, &message); err != nil {
+		return fmt.Errorf("tidewire: a message of a room: %w", err)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -40,21 +50,57 @@ func (m *Membership) take(in *incoming) error {
 	}
 	switch string(in.kind) {
 	case "chat":
-		m.chat(text, &message)
+		m.chat(text, &chat)
 	case "gap":
-		m.push(&Missed{message.Missed})
+		m.gap(message.Missed)
 	case "history_lost":
 		m.last = min(m.last, message.Last)
-		m.push(&HistoryLost{message.Last, message.UpTo})
+		m.historyLost(HistoryLost{message.Last, message.UpTo})
 	case "presence":
 		m.presence(&message)
 	}
 	return nil
 }
 
+// full reports whether so much waits for the program that nothing more is kept.
+func (m *Membership) full() bool { return len(m.events) >= mostEvents }
+
+// gap takes a number of messages that are missing. The caller holds the lock.
+func (m *Membership) gap(missed int) {
+	if m.full() {
+		m.behind = true
+		m.missed += max(0, missed)
+		return
+	}
+	m.push(&Missed{missed})
+}
+
+// historyLost takes a loss. If there is no room for it, it is told together with others later. The caller holds the lock.
+func (m *Membership) historyLost(lost HistoryLost) {
+	switch {
+	case !m.full():
+		m.push(&lost)
+	case m.lost == nil:
+		m.lost = &lost
+	default:
+		m.lost.Last, m.lost.UpTo = min(m.lost.Last, lost.Last), max(m.lost.UpTo, lost.UpTo)
+	}
+}
+
+// tellRest tells what there was no room for, once the program has taken everything. The caller holds the lock.
+func (m *Membership) tellRest() {
+	if m.lost != nil {
+		m.push(m.lost)
+		m.lost = nil
+	}
+	if m.stale {
+		m.tellMembers()
+	}
+}
+
 // chat takes a chat. The caller holds the lock.
-func (m *Membership) chat(text []byte, in *roomMessage) {
-	if m.behind || len(m.events) >= mostEvents {
+func (m *Membership) chat(text []byte, in *roomChat) {
+	if m.behind || m.full() {
 		m.behind = true
 		m.missed++
 		return
@@ -97,39 +143,51 @@ func (m *Membership) rejoin(l *link) {
 
 // presence keeps the set of members. The caller holds the lock.
 func (m *Membership) presence(in *roomMessage) {
-	before := map[string]bool{}
-	for _, user := range m.members {
-		before[user] = true
-	}
-	now := maps.Clone(before)
+	all := m.members
 	if in.Members != nil {
-		clear(now)
-		for _, user := range *in.Members {
-			now[user] = true
-		}
+		all = *in.Members
 	}
-	for _, user := range in.Joined {
+	now := map[string]bool{}
+	for _, user := range slices.Concat(all, in.Joined) {
 		now[user] = true
 	}
 	for _, user := range in.Left {
 		delete(now, user)
 	}
-	p := &Presence{Members: slices.Sorted(maps.Keys(now)), Count: in.Count}
-	for _, user := range p.Members {
-		if !before[user] {
-			p.Joined = append(p.Joined, user)
-		}
+	m.members, m.count = slices.Sorted(maps.Keys(now)), in.Count
+	if m.full() {
+		m.stale = true
+		return
 	}
-	for _, user := range m.members {
-		if !now[user] {
-			p.Left = append(p.Left, user)
-		}
-	}
-	changed := !m.known || len(p.Joined)+len(p.Left) > 0
-	m.members, m.known = p.Members, true
-	if changed {
+	m.tellMembers()
+}
+
+// tellMembers tells who has joined and left since the last time. The caller holds the lock.
+func (m *Membership) tellMembers() {
+	m.stale = false
+	p := &Presence{Members: slices.Clone(m.members), Joined: without(m.members, m.told), Left: without(m.told, m.members), Count: m.count}
+	if !m.known || len(p.Joined)+len(p.Left) > 0 {
 		m.push(p)
 	}
+	m.told, m.known = m.members, true
+}
+
+// without returns the names that are not among others, which are sorted.
+func without(names, others []string) (rest []string) {
+	for _, name := range names {
+		if _, found := slices.BinarySearch(others, name); !found {
+			rest = append(rest, name)
+		}
+	}
+	return rest
+}
+
+// placed wants the position of a chat, unless the server does not store the room any more.
+func (m *Membership) placed(in *incoming) error {
+	if m.Stored() {
+		return positioned(in)
+	}
+	return nil
 }
 
 // Chat sends a chat to the other members. In a stored room it is stored once, and the result has its position; in another one it is sent once,
@@ -143,6 +201,9 @@ func (m *Membership) ChatFields(ctx context.Context, fields map[string]any, opti
 	var o PublishOptions
 	for _, option := range options {
 		option(&o)
+	}
+	if err := o.Check(); err != nil {
+		return Published{}, err
 	}
 	fields = maps.Clone(fields)
 	for _, name := range []string{"type", "id", "room", "client", "sequence"} {
@@ -158,6 +219,7 @@ func (m *Membership) ChatFields(ctx context.Context, fields map[string]any, opti
 	r := &request{kind: "chat", repeat: once, asText: true, size: len(rest)}
 	if m.Stored() {
 		r.repeat, r.numbered = again, true
+		r.check = m.placed
 	}
 	r.encode = func(w *writer, r *request) {
 		w.text("room", m.room)

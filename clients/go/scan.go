@@ -5,12 +5,17 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"math"
 	"strconv"
 	"unicode/utf16"
 	"unicode/utf8"
 )
 
-var errJSON = errors.New("tidewire: the server has sent something that is not JSON")
+var (
+	errJSON   = errors.New("tidewire: the server has sent something that is not JSON")
+	errNumber = errors.New("tidewire: the server has sent something else in place of a whole number")
+)
 
 // scanner walks over the fields of one JSON object. It allocates nothing. Nested values are skipped, not checked.
 type scanner struct {
@@ -196,13 +201,19 @@ func codePoint(text []byte) (rune, []byte, bool) {
 }
 
 // number reads a whole number, which may be written as a float.
-func number(value []byte) int64 {
+func number(value []byte) (int64, error) {
 	if n, err := strconv.ParseInt(string(value), 10, 64); err == nil {
-		return n
+		return n, nil
 	}
-	f, _ := strconv.ParseFloat(string(value), 64)
-	return int64(f)
+	f, err := strconv.ParseFloat(string(value), 64)
+	if err != nil || !isInt64(f) {
+		return 0, errNumber
+	}
+	return int64(f), nil
 }
+
+// isInt64 reports whether f is within an int64.
+func isInt64(f float64) bool { return f >= math.MinInt64 && f < math.MaxInt64 }
 
 // fields fills in from JSON.
 func (in *incoming) fields(data []byte) error {
@@ -219,19 +230,21 @@ func (in *incoming) fields(data []byte) error {
 		if string(value) == "null" {
 			continue
 		}
-		if err := in.field(name, value); err != nil {
-			return err
+		if err := in.field(name, value); err != nil && in.wrong == nil {
+			in.wrong = fmt.Errorf("the field %q: %w", name, err)
 		}
 	}
 }
 
 // field takes one field. Texts that name something are left as they are on the wire, since the library has chosen most of them.
 func (in *incoming) field(name, value []byte) (err error) {
+	var n int64
 	switch string(name) {
 	case "type":
 		in.kind = plain(value)
 	case "id":
-		in.id = uint64(number(value))
+		n, err = number(value)
+		in.id = uint64(n)
 	case "subscription":
 		in.subscription, err = in.unquoted(value)
 	case "queue":
@@ -245,13 +258,16 @@ func (in *incoming) field(name, value []byte) (err error) {
 	case "time":
 		in.time = plain(value)
 	case "position":
-		in.position, in.has = number(value), true
+		in.position, err = number(value)
+		in.has = err == nil
 	case "count":
-		in.count = number(value)
+		in.count, err = number(value)
 	case "partition":
-		in.partition = int(number(value))
+		n, err = number(value)
+		in.partition = int(n)
 	case "attempt":
-		in.attempt = int(number(value))
+		n, err = number(value)
+		in.attempt = int(n)
 	case "duplicate":
 		in.duplicate = string(value) == "true"
 	case "headers":

@@ -33,7 +33,7 @@ func (w *workerCore) settle(l *link, kind string, some []*delivery, fields func(
 			return lost
 		}
 		select {
-		case <-time.After(max(pause(n), time.Duration(failure.RetryAfterMS)*time.Millisecond)):
+		case <-time.After(max(pause(n), milliseconds(failure.RetryAfterMS))):
 		case <-l.over:
 		}
 	}
@@ -45,7 +45,7 @@ func (w *workerCore) settleOnce(l *link, kind string, some []*delivery, fields f
 	for i, d := range some {
 		names[i] = d.name
 	}
-	r := &request{kind: kind, repeat: leased, encode: func(out *writer, _ *request) {
+	r := &request{kind: kind, repeat: leased, check: counted, encode: func(out *writer, _ *request) {
 		out.text("queue", w.queue)
 		out.texts("deliveries", names)
 		if fields != nil {

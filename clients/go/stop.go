@@ -5,6 +5,9 @@ import (
 	"time"
 )
 
+// handlerGrace is how long handlers may run after their contexts have ended. Nobody waits longer for them.
+const handlerGrace = time.Second
+
 // stop ends the worker.
 func (w *workerCore) stop(ctx context.Context) error {
 	w.mu.Lock()
@@ -19,11 +22,31 @@ func (w *workerCore) stop(ctx context.Context) error {
 		w.loseAll()
 		w.mu.Unlock()
 	}
+	grace, cancel := context.WithTimeout(context.Background(), handlerGrace)
+	defer cancel()
 	w.c.remove(w)
-	w.giveBack(l)
+	w.giveBack(grace, l)
 	w.finish(nil)
-	<-w.done
-	return w.err
+	return w.wait(grace)
+}
+
+// wait waits for the handlers of a worker that has ended, until grace ends. It returns why the worker has ended, or how many handlers still run.
+func (w *workerCore) wait(grace context.Context) error {
+	select {
+	case <-w.done:
+		return w.err
+	case <-grace.Done():
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.cause != nil || w.running == 0 {
+		return w.cause
+	}
+	return runningError(w.running)
+}
+
+func runningError(n int) error {
+	return local("still_running", "%d handlers still run, %v after their contexts have ended: let them return when their context ends", n, handlerGrace)
 }
 
 // drained waits until all handlers have returned, and what they have done is recorded.
@@ -63,8 +86,8 @@ func (w *workerCore) withdraw(l *link) {
 	}
 }
 
-// giveBack ends the consumer: what it has not settled goes back to the queue. It waits for the answer.
-func (w *workerCore) giveBack(l *link) {
+// giveBack ends the consumer: what it has not settled goes back to the queue. It waits for the answer, until grace ends.
+func (w *workerCore) giveBack(grace context.Context, l *link) {
 	if l == nil {
 		return
 	}
@@ -79,6 +102,6 @@ func (w *workerCore) giveBack(l *link) {
 	select {
 	case <-r.done:
 	case <-l.over:
-	case <-time.After(dialTimeout):
+	case <-grace.Done():
 	}
 }

@@ -50,7 +50,7 @@ type Published struct {
 	Position  int64 // of several messages that of the first one: the others follow
 	Count     int
 	Partition int
-	Duplicate bool // it was a repetition, and this is the answer to the first one
+	Duplicate bool // it was stored before, and this is the answer of then: also if the library itself has sent it again after a lost connection
 }
 
 // Stream is a stream of the server, whose messages have values of the type T.
@@ -111,6 +111,9 @@ func (s *Stream[T]) PublishAllAsync(ctx context.Context, values []T, options ...
 
 func (s *Stream[T]) request(ctx context.Context, values []T, options []PublishOption) (*request, PublishOptions, error) {
 	o := NewPublishOptions(options...)
+	if err := o.Check(); err != nil {
+		return nil, o, err
+	}
 	r, err := sendingOf(s.c, ctx, "publish", s.name, s.codec, values, o)
 	return r, o, err
 }
@@ -160,12 +163,21 @@ func sendingOf[T any](c *Client, ctx context.Context, kind, name string, codec C
 	if len(values) == 0 {
 		return nil, local("invalid", "there is no message to %s", kind)
 	}
-	headers, err := headersOf(c, ctx, o.Headers)
+	headers, plain, err := headersOf(c, ctx, o.Headers)
 	if err != nil {
 		return nil, err
 	}
-	s := &sending{kind: kind, name: name, key: o.Key, several: len(values) > 1, messages: make([]outgoing, len(values))}
-	r := &request{numbered: true, send: s}
+	whole := new(struct { // one piece of memory in place of three
+		request
+		sending
+		one [1]outgoing
+	})
+	r, s := &whole.request, &whole.sending
+	*s = sending{kind: kind, name: name, key: o.Key, good: plain && goodKey(o.Key), several: len(values) > 1, messages: whole.one[:]}
+	if s.several {
+		s.messages = make([]outgoing, len(values))
+	}
+	r.numbered, r.send = true, s
 	for i, value := range values {
 		payload, err := codec.Encode(value)
 		if err != nil {
@@ -175,32 +187,6 @@ func sendingOf[T any](c *Client, ctx context.Context, kind, name string, codec C
 		r.size += s.messages[i].size()
 	}
 	return r, nil
-}
-
-// headersOf encodes headers, with the trace of ctx.
-func headersOf(c *Client, ctx context.Context, headers map[string]any) (json.RawMessage, error) {
-	if c.opts.Propagator != nil {
-		trace := map[string]string{}
-		c.opts.Propagator.Inject(ctx, trace)
-		if len(trace) > 0 {
-			all := make(map[string]any, len(headers)+len(trace))
-			for name, value := range headers {
-				all[name] = value
-			}
-			for name, value := range trace {
-				all[name] = value
-			}
-			headers = all
-		}
-	}
-	if len(headers) == 0 {
-		return nil, nil
-	}
-	text, err := json.Marshal(headers)
-	if err != nil {
-		return nil, &Error{Code: "invalid", Message: "the headers cannot be encoded: " + err.Error(), cause: err}
-	}
-	return text, nil
 }
 
 // Trace returns ctx with the trace that the headers of a message carry, by Options.Propagator.
@@ -224,7 +210,7 @@ func (s *Stream[T]) Commit(ctx context.Context, group string, position int64) (i
 
 // commit moves the offset of a group; in a partition if that is 0 or more, which only the connection that owns it can do.
 func (c *Client) commit(ctx context.Context, stream, group string, partition int, position int64) (int64, error) {
-	r := &request{kind: "commit", encode: func(w *writer, _ *request) {
+	r := &request{kind: "commit", check: positioned, encode: func(w *writer, _ *request) {
 		w.text("stream", stream)
 		w.text("group", group)
 		if partition >= 0 {

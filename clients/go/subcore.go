@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -31,6 +30,7 @@ type subCore struct {
 	after    int64         // the position that the program has got
 	resumes  bool          // after says where it goes on
 	used     int           // messages for which the server has no credit yet
+	credit   int           // messages that the server may still send
 	owned    []int         // partitions
 	attempts int
 	ended    bool
@@ -107,7 +107,9 @@ func (c *Client) begun(ctx context.Context, s source, ready chan struct{}, first
 	case <-ctx.Done():
 		err = &Error{Code: "cancelled", Message: "the context has ended", cause: context.Cause(ctx)}
 	case <-timeout.C:
-		err = &Error{Code: "timeout", Message: "the server has not answered in time", Retryable: true}
+		c.mu.Lock()
+		err = c.timeout("the server has not answered in time")
+		c.mu.Unlock()
 	}
 	c.remove(s)
 	s.finish(err)
@@ -117,14 +119,22 @@ func (c *Client) begun(ctx context.Context, s source, ready chan struct{}, first
 // attach subscribes on l. The client holds its lock.
 func (s *subCore) attach(l *link) {
 	s.mu.Lock()
-	s.link, s.used = l, 0
+	s.link, s.used, s.credit = l, 0, s.options.Credits
 	after, resumes, credits := s.after, s.resumes, s.options.Credits
 	s.mu.Unlock()
-	s.c.startOn(l, &request{kind: "subscribe", repeat: own, asText: s.convert != nil, then: s.answered, encode: func(w *writer, _ *request) {
+	s.c.startOn(l, &request{kind: "subscribe", repeat: own, asText: s.convert != nil, check: s.placed, then: s.answered, encode: func(w *writer, _ *request) {
 		w.text("subscription", s.name)
 		s.encode(w, after, resumes)
 		w.number("credits", int64(credits))
 	}})
+}
+
+// placed wants the position after which a subscription of a stream begins.
+func (s *subCore) placed(in *incoming) error {
+	if s.convert != nil || s.options.Share {
+		return nil
+	}
+	return positioned(in)
 }
 
 // answered takes the answer to subscribe.
@@ -228,108 +238,23 @@ func (s *subCore) detach() {
 	}
 }
 
-// discard removes waiting items. The caller holds the lock.
-func (s *subCore) discard(which func(*item) bool) {
-	kept := s.items[:0]
-	for i := s.head; i < len(s.items); i++ {
-		if which(&s.items[i]) {
-			s.used++
-		} else {
-			kept = append(kept, s.items[i])
-		}
-	}
-	clear(s.items[len(kept):])
-	s.items, s.head = kept, 0
-}
-
-func (s *subCore) revoke(partitions []int) {
-	if f := s.options.Revoked; f != nil {
-		s.push(item{call: func() { f(partitions) }})
-	}
-}
-
 // push adds an item. The caller holds the lock.
 func (s *subCore) push(i item) {
+	s.add(i)
+	s.signal()
+}
+
+func (s *subCore) add(i item) {
 	if s.head > 0 && s.head == len(s.items) {
 		s.items, s.head = s.items[:0], 0
 	}
 	s.items = append(s.items, i)
-	s.signal()
 }
 
 func (s *subCore) signal() {
 	select {
 	case s.wake <- struct{}{}:
 	default:
-	}
-}
-
-// take takes what the server has sent.
-func (s *subCore) take(m *incoming) {
-	var i item
-	switch string(m.kind) {
-	case "message":
-		i.message = Message[[]byte]{m.position, max(0, m.partition), string(m.key), m.headers, m.stored(), m.payload}
-		i.part = m.partition >= 0
-	case "position":
-		i.message.Position, i.position = m.position, true
-		i.message.Partition, i.part = max(0, m.partition), m.partition >= 0
-	case "event":
-		var ok bool
-		if i, ok = s.convert(m); !ok {
-			return
-		}
-	default:
-		s.moved(m)
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.ended || s.link == nil {
-		return
-	}
-	if i.position && s.head == len(s.items) {
-		s.passed(&i)
-		return
-	}
-	s.push(i)
-}
-
-// passed notes that the program has got everything up to i. The caller holds the lock.
-func (s *subCore) passed(i *item) {
-	if !s.options.Share {
-		s.after, s.resumes = max(s.after, i.message.Position), true
-	}
-}
-
-// moved takes a change of the partitions that the member owns.
-func (s *subCore) moved(m *incoming) {
-	var change struct {
-		Partition  int   `json:"partition"`
-		Partitions []int `json:"partitions"`
-		Oldest     int64 `json:"oldest"`
-	}
-	text, err := m.json()
-	if err != nil || json.Unmarshal(text, &change) != nil {
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch string(m.kind) {
-	case "assigned":
-		s.owned = append(s.owned, change.Partitions...)
-		if f := s.options.Assigned; f != nil {
-			s.push(item{call: func() { f(change.Partitions) }})
-		}
-	case "revoked":
-		gone := func(p int) bool { return slices.Contains(change.Partitions, p) }
-		s.owned = slices.DeleteFunc(s.owned, gone)
-		s.discard(func(i *item) bool { return i.part && gone(i.message.Partition) })
-		s.revoke(change.Partitions)
-	case "parked":
-		if f := s.options.Gap; f != nil {
-			s.push(item{call: func() { f(Gap{change.Oldest, change.Partition}) }})
-		}
 	}
 }
 
@@ -379,28 +304,33 @@ func (s *subCore) nextItem(ctx context.Context, wait bool) (item, bool, error) {
 			continue
 		}
 		s.used++
-		grant, l := 0, s.link
-		if s.used >= max(1, s.options.Credits/2) && l != nil {
-			grant, s.used = s.used, 0
-		}
+		due := s.due()
 		s.mu.Unlock()
-		if grant > 0 {
-			s.grant(l, grant)
+		if due {
+			s.grant()
 		}
 		return i, true, nil
 	}
 }
 
-// grant lets the server send more.
-func (s *subCore) grant(l *link, n int) {
+// due reports whether the server is to get more credit. The caller holds the lock.
+func (s *subCore) due() bool { return s.link != nil && s.used >= max(1, s.options.Credits/2) }
+
+// grant lets the server send more. Under both locks, because the credit belongs to the subscription of this moment.
+func (s *subCore) grant() {
+	s.c.mu.Lock()
+	defer s.c.unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.due() || s.c.link != s.link {
+		return
+	}
 	var w writer
 	w.begin("credit", 0)
 	w.text("subscription", s.name)
-	w.number("n", int64(n))
+	w.number("n", int64(s.used))
 	w.end()
-	s.c.mu.Lock()
-	defer s.c.unlock()
-	if s.c.link == l {
-		l.send(w.buf)
-	}
+	s.credit += s.used
+	s.used = 0
+	s.link.send(w.buf)
 }

@@ -78,7 +78,7 @@ func WithHeaders(headers map[string]string) SubscribeOption {
 
 // Credits is how many messages may wait in the library; 256 by default.
 func Credits(n int) SubscribeOption {
-	return subscribeOption(func(o *SubscribeOptions) { o.Credits = max(1, n) })
+	return subscribeOption(func(o *SubscribeOptions) { o.Credits = n })
 }
 
 // OnGap goes on after messages that were dropped, and calls f. Without it the iteration ends with a TooOldError. Like the functions of

@@ -17,8 +17,8 @@ type Subscription[T any] struct {
 // Subscribe begins a subscription. It returns when the server has taken it.
 func (s *Stream[T]) Subscribe(ctx context.Context, options ...SubscribeOption) (*Subscription[T], error) {
 	o := NewSubscribeOptions(options...)
-	if o.Share && o.Group == "" {
-		return nil, local("invalid", "a subscription that shares partitions needs a group")
+	if err := o.Check(); err != nil {
+		return nil, err
 	}
 	core := newSubCore(s.c, s.name, o)
 	if err := s.c.subscribe(ctx, core); err != nil {
@@ -116,8 +116,12 @@ func (p Page[T]) Commit(ctx context.Context) error {
 // Pages iterates over pages of up to n messages. It waits for the first message of a page, and for no other.
 func (s *Subscription[T]) Pages(ctx context.Context, n int) iter.Seq2[Page[T], error] {
 	return func(yield func(Page[T], error) bool) {
+		if err := atLeast("n", n, 1); err != nil {
+			yield(Page[T]{}, err)
+			return
+		}
 		for {
-			page, more, err := s.page(ctx, max(1, n))
+			page, more, err := s.page(ctx, n)
 			if len(page.Messages) > 0 && !yield(page, nil) {
 				return
 			}

@@ -3,6 +3,7 @@ package tidewire
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"time"
@@ -34,7 +35,8 @@ type workerCore struct {
 	once  sync.Once
 	ready chan struct{}
 	first error
-	done  chan struct{} // closed when it has ended, and all handlers have returned
+	over  chan struct{} // closed when it has ended
+	done  chan struct{} // closed when all handlers have returned, too
 	err   error         // read it after done
 
 	mu       sync.Mutex
@@ -55,7 +57,7 @@ type workerCore struct {
 }
 
 func newWorkerCore(c *Client, queue string, o WorkOptions) *workerCore {
-	return &workerCore{c: c, queue: queue, options: o, ready: make(chan struct{}), done: make(chan struct{}), active: map[string]*delivery{}}
+	return &workerCore{c: c, queue: queue, options: o, ready: make(chan struct{}), over: make(chan struct{}), done: make(chan struct{}), active: map[string]*delivery{}}
 }
 
 func (w *workerCore) start(ctx context.Context) error {
@@ -165,6 +167,7 @@ func (w *workerCore) finish(err error) {
 		return
 	}
 	w.ended, w.cause = true, err
+	close(w.over)
 	w.loseAll()
 	if w.extender != nil {
 		w.extender.Stop()
@@ -191,8 +194,15 @@ func (w *workerCore) rest() {
 	}
 }
 
-// take takes a delivery.
-func (w *workerCore) take(l *link, m *incoming) {
+// mostEarly is how many deliveries may wait beside those that the server may send: it sends a further one for each lease that has expired,
+// of which the library knows only later.
+const mostEarly = 1000
+
+// take takes a delivery. After an error the server is not to be trusted.
+func (w *workerCore) take(l *link, m *incoming) error {
+	if len(m.delivery) == 0 || positioned(m) != nil {
+		return errors.New("tidewire: the server has sent a delivery without a name or a position")
+	}
 	d := &delivery{
 		link: l, name: string(m.delivery), position: m.position, attempt: m.attempt, key: string(m.key), headers: m.headers, time: m.stored(), payload: m.payload,
 	}
@@ -200,7 +210,10 @@ func (w *workerCore) take(l *link, m *incoming) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.stopping || w.ended || w.link != l {
-		return // cancel gives it back
+		return nil // cancel gives it back
+	}
+	if len(w.waiting) >= w.options.Concurrency+mostEarly {
+		return fmt.Errorf("tidewire: the server has sent many more deliveries than the %d that it was allowed", w.options.Concurrency)
 	}
 	w.active[d.name] = d
 	if w.extender == nil {
@@ -208,18 +221,30 @@ func (w *workerCore) take(l *link, m *incoming) {
 	}
 	if w.running >= w.options.Concurrency {
 		w.waiting = append(w.waiting, d)
-		return
+		return nil
 	}
 	w.running++
 	go w.run(d)
+	return nil
 }
 
 // run calls the handler, for one delivery after the other.
 func (w *workerCore) run(d *delivery) {
 	for d != nil {
 		err := w.handle(d.ctx, d)
+		w.log(d, err)
 		d = w.handled(d, err)
 	}
+}
+
+// log tells of an error that no callback of the program hears of, and that the handler has not chosen. It belongs to no handler whose
+// context has ended: then the message comes again anyway.
+func (w *workerCore) log(d *delivery, err error) {
+	var chosen *verdict
+	if err == nil || w.options.Outcome != nil || d.ctx.Err() != nil || errors.As(err, &chosen) && !chosen.refused {
+		return
+	}
+	w.c.opts.Logger.Error("tidewire: a handler has failed", "queue", w.queue, "position", d.position, "attempt", d.attempt, "error", err)
 }
 
 // handled settles a delivery, and returns the next one that waits.
@@ -260,7 +285,7 @@ func (w *workerCore) outcome(d *delivery, o Outcome) {
 func verdictOf(err error) verdict {
 	var v *verdict
 	if errors.As(err, &v) {
-		return verdict{err.Error(), v.delay, v.dead}
+		return verdict{reason: err.Error(), delay: v.delay, dead: v.dead}
 	}
 	return verdict{reason: err.Error()}
 }

@@ -17,7 +17,9 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"runtime/pprof"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -26,6 +28,7 @@ type options struct {
 	op, url               string
 	count, size, inFlight int
 	name                  string // of a new stream and queue
+	profile               string // file for a profile of the CPU
 }
 
 // target is what is measured.
@@ -45,6 +48,7 @@ type report struct {
 	Count     int     `json:"count"`
 	Seconds   float64 `json:"seconds"`
 	PerSecond float64 `json:"per_second"`
+	CPU       float64 `json:"cpu_seconds"` // of this process
 	Bytes     uint64  `json:"bytes_per_client,omitempty"`
 }
 
@@ -66,6 +70,7 @@ func run() error {
 	flags.IntVar(&o.count, "count", 100000, "messages, or clients")
 	flags.IntVar(&o.size, "size", 1024, "bytes of a message")
 	flags.IntVar(&o.inFlight, "in-flight", 16, "publishes, or handlers, at a time")
+	flags.StringVar(&o.profile, "profile", "", "write a profile of the CPU to this file, for go tool pprof")
 	if err := flags.Parse(os.Args[2:]); err != nil {
 		return err
 	}
@@ -90,21 +95,36 @@ func measure(ctx context.Context, t target, o options) (report, error) {
 	for i := range payload {
 		payload[i] = 'a' + byte(i%26)
 	}
+	var profile *os.File
+	if o.profile != "" {
+		var err error
+		if profile, err = os.Create(o.profile); err != nil {
+			return report{}, err
+		}
+		defer profile.Close()
+	}
+	before := 0.0
 	r := report{Op: o.op, Count: o.count}
 	var err error
 	var began time.Time
+	begin := func() {
+		began, before = time.Now(), cpu()
+		if profile != nil {
+			pprof.StartCPUProfile(profile)
+		}
+	}
 	switch o.op {
 	case "publish":
-		began = time.Now()
+		begin()
 		err = publish(ctx, t, o, payload)
 	case "subscribe":
 		if err = t.fill(ctx, o.count, payload); err == nil {
-			began = time.Now()
+			begin()
 			err = t.subscribe(ctx, o.count)
 		}
 	case "jobs":
 		if err = t.enqueue(ctx, o.count, payload); err == nil {
-			began = time.Now()
+			begin()
 			err = t.work(ctx, o.count, o.inFlight)
 		}
 	case "memory":
@@ -122,6 +142,8 @@ func measure(ctx context.Context, t target, o options) (report, error) {
 		err = fmt.Errorf("there is no operation %q: want publish, subscribe, jobs, memory or reconnect", o.op)
 	}
 	r.Seconds = time.Since(began).Seconds()
+	r.CPU = cpu() - before
+	pprof.StopCPUProfile()
 	r.PerSecond = float64(o.count) / r.Seconds
 	return r, err
 }
@@ -153,6 +175,15 @@ func publish(ctx context.Context, t target, o options, payload []byte) error {
 	default:
 		return nil
 	}
+}
+
+// cpu returns the seconds that this process has computed.
+func cpu() float64 {
+	var u syscall.Rusage
+	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano()).Seconds()
 }
 
 // memory opens clients, and returns how many bytes of memory each takes.

@@ -36,6 +36,9 @@ func event(e eventstore.Event) tidewire.Event {
 
 func (s events) Append(ctx context.Context, all []tidewire.Event, options ...tidewire.AppendOption) (tidewire.Appended, error) {
 	o := tidewire.NewAppendOptions(options...)
+	if err := o.Check(); err != nil {
+		return tidewire.Appended{}, err
+	}
 	ctx, cancel := until(ctx, o.Timeout)
 	defer cancel()
 	in := make([]eventstore.Event, len(all))

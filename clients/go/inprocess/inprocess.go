@@ -86,6 +86,9 @@ func (l *log[T]) Publish(ctx context.Context, value T, options ...tidewire.Publi
 
 func (l *log[T]) PublishAll(ctx context.Context, values []T, options ...tidewire.PublishOption) (tidewire.Published, error) {
 	o := tidewire.NewPublishOptions(options...)
+	if err := o.Check(); err != nil {
+		return tidewire.Published{}, err
+	}
 	ctx, cancel := until(ctx, o.Timeout)
 	defer cancel()
 	headers, err := rawHeaders(o.Headers)
@@ -109,6 +112,9 @@ func (l *log[T]) PublishAll(ctx context.Context, values []T, options ...tidewire
 
 // start returns where a subscription begins.
 func start(o tidewire.SubscribeOptions) (stream.Start, error) {
+	if err := o.Check(); err != nil {
+		return stream.Start{}, err
+	}
 	switch {
 	case o.Group != "" || len(o.Keys) > 0 || len(o.Headers) > 0:
 		return stream.Start{}, tidewire.NewError("invalid", errors.New("in process there is no Group, Keys or WithHeaders: use them over the wire"))

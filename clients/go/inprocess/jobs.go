@@ -23,6 +23,9 @@ func (j *jobs[T]) Enqueue(ctx context.Context, value T, options ...tidewire.Enqu
 
 func (j *jobs[T]) EnqueueAll(ctx context.Context, values []T, options ...tidewire.EnqueueOption) (tidewire.Published, error) {
 	o := tidewire.NewEnqueueOptions(options...)
+	if err := o.Check(); err != nil {
+		return tidewire.Published{}, err
+	}
 	ctx, cancel := until(ctx, o.Timeout)
 	defer cancel()
 	headers, err := rawHeaders(o.Headers)
@@ -50,6 +53,9 @@ func (j *jobs[T]) EnqueueAll(ctx context.Context, values []T, options ...tidewir
 
 func (j *jobs[T]) Work(ctx context.Context, handle tidewire.Handler[T], options ...tidewire.WorkOption) error {
 	o := tidewire.NewWorkOptions(options...)
+	if err := o.Check(); err != nil {
+		return err
+	}
 	return failed(j.q.Work(ctx, queue.WorkOptions{Concurrency: o.Concurrency, Visibility: o.Lease, Grace: o.Drain}, func(ctx context.Context, d *queue.Delivery) error {
 		err := j.handle(ctx, d, handle)
 		if tell := o.Outcome; tell != nil {
