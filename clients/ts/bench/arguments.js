@@ -14,8 +14,8 @@ export const count = Number(values.count);
 export const inFlight = Number(values["in-flight"]);
 export const payload = "x".repeat(Number(values.size));
 
-if (!url || !["publish", "subscribe"].includes(op)) {
-  console.error("usage: node bench.js publish|subscribe --url ws://… [--stream NAME] [--count N] [--size BYTES] [--in-flight N]");
+if (!url || !["publish", "subscribe", "memory"].includes(op)) {
+  console.error("usage: node bench.js publish|subscribe|memory --url ws://… [--stream NAME] [--count N] [--size BYTES] [--in-flight N]");
   process.exit(2);
 }
 

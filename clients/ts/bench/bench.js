@@ -1,4 +1,5 @@
-// Measures the client: publishes that are acknowledged, or messages that a loop takes. The stream is made if it does not exist.
+// Measures the client: publishes that are acknowledged, messages that a loop takes, or the memory of a client with one subscription.
+// The stream is made if it does not exist.
 import WebSocket from "ws";
 import { connect, text } from "../dist/index.js";
 import { count, inFlight, many, op, payload, report, stream, url } from "./arguments.js";
@@ -13,6 +14,22 @@ if (op === "publish") {
   const began = performance.now();
   await many(() => s.publish(payload));
   report(began);
+} else if (op === "memory") {
+  // It is all of the process, so the WebSocket too, but nothing of the first clients, which make what all share.
+  const clients = [];
+  const open = async (n) => {
+    for (let i = 0; i < n; i++) {
+      const client = connect(url, { WebSocket });
+      clients.push(client);
+      await client.stream(stream).subscribe().ready;
+    }
+    globalThis.gc();
+    return process.memoryUsage().rss;
+  };
+  const before = await open(50);
+  const after = await open(count);
+  console.log(JSON.stringify({ op, count, bytes_per_client: Math.round((after - before) / count) }));
+  await Promise.all(clients.map((client) => client.close()));
 } else {
   const sub = s.subscribe();
   await sub.ready;
