@@ -14,7 +14,7 @@ VCS     := $(shell git rev-parse HEAD >/dev/null 2>&1 && echo true || echo false
 K6_SCENARIOS := $(sort $(filter-out chat,$(basename $(notdir $(wildcard internal/bench/k6/*.js)))))
 
 .DEFAULT_GOAL := build
-.PHONY: build run test check docs unit clients clients-ready clients-test contenders conformance bench bench-go bench-fairness bench-auth k6 test-long test-flake test-hostile test-cluster fuzz clean help FORCE
+.PHONY: build run test check docs unit clients clients-ready clients-test contenders conformance bench bench-go bench-fairness bench-auth bench-clients k6 test-long test-flake test-hostile test-cluster fuzz clean help FORCE
 
 # Without what only a debugger needs (-s): that is a third of the size. Stack traces and profiles do not need it.
 ## build: write bin/tidewire (the default)
@@ -90,6 +90,10 @@ bench-fairness:
 ## bench-auth: measure what tokens, rules and limits cost a server, beside one in open mode (ROUNDS=10)
 bench-auth:
 	$(GO) test -run '^$$' -bench '^BenchmarkAuthCost$$' -benchtime 1x -timeout 60m ./internal/bench/authcost -rounds $(or $(ROUNDS),10)
+
+## bench-clients: the client libraries beside those of NATS JetStream, in turn (ROUNDS=3 ONLY=Go; node, npm, python3)
+bench-clients: build clients-ready
+	python3 scripts/bench_clients.py --rounds $(or $(ROUNDS),3) --only '$(ONLY)'
 
 ## k6: load a running chat server with k6 (SCENARIO=steady WS_URL=ws://127.0.0.1:8080/ws)
 k6:

@@ -122,3 +122,4 @@ for library in "$@"; do
 	echo "--- clients: $what $library"
 	"${what}_$library"
 done
+[ "$what" != pack ] || { echo '--- clients: packages'; ls "$root"/.cache/clients/*.*; }
