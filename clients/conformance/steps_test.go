@@ -29,7 +29,7 @@ import (
 //	{"publish":{"stream":…,"values":[…]}}  another program publishes; or "count" and "from"
 //	{"http":{"method":…,"path":…,"body":…,"ok":{…}}}   another program
 //	{"stored":{"stream":…,"values":[…]}}   all that a stream has, in this order
-//	{"drop":{"stream":…}}                  retention drops all that a stream has, in this order
+//	{"drop":{"stream":…}}                  retention drops all that a stream has
 //	{"sleep_ms":N}
 
 // acts are the steps that are no commands.
