@@ -186,10 +186,10 @@ func (r *runner) see(want fields, inOrder bool) error {
 
 // count waits for n events of a kind, and takes them.
 func (r *runner) count(on, event string, n int) (got []fields, err error) {
+	looked, found := 0, 0 // nobody else takes events: each is looked at once
 	err = r.await(fmt.Sprintf("%d events %q of %q", n, event, on), func() bool {
-		found := 0
-		for _, e := range r.events[on] {
-			if e["event"] == event {
+		for ; looked < len(r.events[on]); looked++ {
+			if r.events[on][looked]["event"] == event {
 				found++
 			}
 		}

@@ -29,16 +29,31 @@ import (
 	"github.com/tidewire/tidewire/websocket"
 )
 
-// run runs a command inside this process and returns its exit code and its
-// output.
+// run runs a command and returns its exit code and its output: as a process with an environment
+// that has no settings, or, with getenv, inside this process.
 func run(t *testing.T, getenv func(string) string, args ...string) (code int, out, errOut string) {
 	t.Helper()
 	if getenv == nil {
-		getenv = func(string) string { return "" }
+		return command(t, "", args...)
 	}
 	var stdout, stderr bytes.Buffer
 	code = cli.Run(t.Context(), cli.Env{Args: args, Getenv: getenv, In: strings.NewReader(""), Out: &stdout, Err: &stderr, Program: tidewire(t)})
 	return code, stdout.String(), stderr.String()
+}
+
+// command runs a command as a process with a standard input.
+func command(t *testing.T, input string, args ...string) (code int, out, errOut string) {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	cmd := exec.CommandContext(t.Context(), tidewire(t), args...)
+	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool {
+		return strings.HasPrefix(v, "TIDEWIRE_") || strings.HasPrefix(v, "DATABASE_") || strings.HasPrefix(v, "PG") || strings.HasPrefix(v, "XDG_")
+	})
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(input), &stdout, &stderr
+	if err := cmd.Run(); err != nil && !errors.As(err, new(*exec.ExitError)) {
+		t.Fatalf("%v: %v", args, err)
+	}
+	return cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()
 }
 
 // dataDir returns a new directory for a private PostgreSQL, which may run as

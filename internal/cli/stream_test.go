@@ -21,15 +21,11 @@ type shell struct {
 // in runs a command with a standard input and wants an exit code.
 func (s shell) in(input string, want int, args ...string) (out, errOut string) {
 	s.t.Helper()
-	var stdout, stderr bytes.Buffer
-	code := cli.Run(s.t.Context(), cli.Env{
-		Args: append(args, "--database-url", s.url), Getenv: func(string) string { return "" },
-		In: strings.NewReader(input), Out: &stdout, Err: &stderr,
-	})
+	code, out, errOut := command(s.t, input, append(args, "--database-url", s.url)...)
 	if code != want {
-		s.t.Fatalf("%v: exit code %d, want %d\n%s%s", args, code, want, &stdout, &stderr)
+		s.t.Fatalf("%v: exit code %d, want %d\n%s%s", args, code, want, out, errOut)
 	}
-	return stdout.String(), stderr.String()
+	return out, errOut
 }
 
 func (s shell) run(args ...string) string {
