@@ -115,8 +115,8 @@ func (p *worker) serve(ctx context.Context) error {
 	return p.obey(ctx, r)
 }
 
-// newRunner connects to the database.
-func newRunner(ctx context.Context, cfg WorkerConfig) (r runner, stop func(), err error) {
+// newRunner connects to the database. The caller calls end at the end.
+func newRunner(ctx context.Context, cfg WorkerConfig) (r runner, end func(), err error) {
 	if err := CheckStrategies(cfg.Mode, []string{cfg.Strategy}); err != nil {
 		return nil, nil, err
 	}
@@ -124,6 +124,7 @@ func newRunner(ctx context.Context, cfg WorkerConfig) (r runner, stop func(), er
 	if err != nil {
 		return nil, nil, err
 	}
+	var stop func()
 	switch {
 	case cfg.Role == "writers":
 		r, stop, err = newWriters(ctx, pool, cfg.QueueLoad)

@@ -22,6 +22,8 @@ type workerProcess struct {
 	tail   *tail
 	events chan event // closed when the process has ended
 
+	reported bool // it has ended well if its exit code is 0
+
 	mu     sync.Mutex
 	last   tick
 	recent *bench.Histogram // latencies since takeRecent
@@ -141,10 +143,11 @@ func (p *workerProcess) finish(ctx context.Context, sent []int) (*workerReport, 
 	if e.Report == nil {
 		return nil, fmt.Errorf("%s made no report", p.role)
 	}
+	p.reported = true
 	return e.Report, nil
 }
 
-// stop ends the process by closing its standard input.
+// stop ends the process by closing its standard input. A process that has reported must end without an error.
 func (p *workerProcess) stop() error {
 	p.stdin.Close()
 	timer := time.AfterFunc(10*time.Second, func() { p.cmd.Process.Kill() })
@@ -152,8 +155,8 @@ func (p *workerProcess) stop() error {
 	for range p.events { // until it has closed its output
 	}
 	var ended *exec.ExitError
-	if err := p.cmd.Wait(); err != nil && !errors.As(err, &ended) {
-		return fmt.Errorf("wait for %s: %w", p.role, err)
+	if err := p.cmd.Wait(); err != nil && (p.reported || !errors.As(err, &ended)) {
+		return fmt.Errorf("wait for %s: %w\n%s", p.role, err, p.tail.last())
 	}
 	return nil
 }
