@@ -6,12 +6,11 @@ import (
 
 	"github.com/tidewire/tidewire/internal/bench"
 	"github.com/tidewire/tidewire/internal/cli"
-	"github.com/tidewire/tidewire/internal/pgtest"
 )
 
 func TestBenchEvents_EveryOperation(t *testing.T) {
 	t.Parallel()
-	db := pgtest.Open(t)
+	db := migrated(t)
 	r, out := loaded(t, "events", "--database-url", db.URL,
 		"--datasets", "tiny", "--concurrency", "2", "--batch", "1,3", "--conflict-events", "1,10",
 		"--warm-up", "20ms", "--duration", "250ms")
@@ -48,7 +47,7 @@ func TestBenchEvents_EveryOperation(t *testing.T) {
 // TestBenchEvents_Streams measures several event stores, and leaves none.
 func TestBenchEvents_Streams(t *testing.T) {
 	t.Parallel()
-	db := pgtest.Open(t)
+	db := migrated(t)
 	r, _ := loaded(t, "events", "--database-url", db.URL, "--streams", "3",
 		"--datasets", "tiny", "--concurrency", "6", "--batch", "1", "--warm-up", "20ms", "--duration", "150ms")
 	for _, name := range []string{"append/tiny/c6/x1", "appendif/tiny/c6/x1"} {
@@ -66,7 +65,7 @@ func TestBenchEvents_Streams(t *testing.T) {
 
 func TestBenchEvents_ComparedDatabase(t *testing.T) {
 	t.Parallel()
-	db, other := pgtest.Open(t), pgtest.Open(t)
+	db, other := migrated(t), migrated(t)
 	r, out := loaded(t, "events", "--database-url", db.URL, "--compare-database", other.URL,
 		"--datasets", "tiny", "--concurrency", "2", "--batch", "1", "--ops", "append,query", "--warm-up", "20ms", "--duration", "150ms")
 	for _, name := range []string{"append/tiny/c2/x1", "query/tiny/c2"} {

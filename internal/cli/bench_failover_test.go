@@ -13,15 +13,15 @@ import (
 
 // TestBenchFailover: PostgreSQL fails over under load, and every promise is kept. It is a fault test of the whole
 // server: what was sent, acknowledged and delivered is recorded and compared. With more seeds there are more
-// promotions.
+// promotions, and asynchronous replication too.
 func TestBenchFailover(t *testing.T) {
 	t.Parallel()
-	promotions, faults := 1, "cut-off"
+	promotions, faults, replications := 1, "cut-off", []string{"quorum"}
 	if pgtest.Seeds() > 1 {
-		promotions, faults = 2, "cut-off,freeze"
+		promotions, faults, replications = 2, "cut-off,freeze", []string{"quorum", "asynchronous"}
 	}
 	for seed := range pgtest.Seeds() {
-		for _, replication := range []string{"quorum", "asynchronous"} {
+		for _, replication := range replications {
 			args := append([]string{"failover", "--replication", replication, "--promotions", fmt.Sprint(promotions), "--fault", faults, "--seed", fmt.Sprint(seed)}, privateFlags()...)
 			r, out := benchmark(t, cli.ExitOK, args...)
 			all := r.Row(replication + ", all")

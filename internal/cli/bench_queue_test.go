@@ -7,12 +7,11 @@ import (
 
 	"github.com/tidewire/tidewire/internal/bench"
 	"github.com/tidewire/tidewire/internal/cli"
-	"github.com/tidewire/tidewire/internal/pgtest"
 )
 
 func TestBenchPubsub_EveryStrategy(t *testing.T) {
 	t.Parallel()
-	db := pgtest.Open(t)
+	db := migrated(t)
 	r, out := loaded(t, "pubsub", "--database-url", db.URL, "--strategy", "log,counter-rows",
 		"--writers", "3", "--consumer_groups", "2", "--partitions", "2", "--in-flight", "2", "--write-batch", "2",
 		"--duration", "1s", "--warm-up", "200ms", "--report", "50ms", "--payload", "100", "--throttle-writes", "500", "--hold-xmin", "--tune_table_vacuum")
@@ -37,7 +36,7 @@ func TestBenchPubsub_EveryStrategy(t *testing.T) {
 // TestBenchQueue_ViaServer: a queue and groups, through a serving node.
 func TestBenchQueue_ViaServer(t *testing.T) {
 	t.Parallel()
-	db := pgtest.Open(t)
+	db := migrated(t)
 	for _, args := range [][]string{
 		{"--mode", "queue", "--readers", "3", "--connections", "1"}, {"--mode", "pubsub", "--consumer-groups", "2", "--encoding", "cbor", "--compress"},
 		{"--mode", "pubsub", "--subscribers", "20", "--encoding", "cbor"},
@@ -56,7 +55,7 @@ func TestBenchQueue_ViaServer(t *testing.T) {
 // reader, in the process and over a few connections to a node.
 func TestBenchQueue_ManyStreams(t *testing.T) {
 	t.Parallel()
-	db := pgtest.Open(t)
+	db := migrated(t)
 	for strategy, args := range map[string][]string{
 		"lease": {"--mode", "queue", "--via", "server"}, "log": {"--mode", "pubsub", "--consumer-groups", "2"},
 	} {
@@ -80,7 +79,7 @@ func TestBenchPubsub_PublishOnly(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			db := pgtest.Open(t)
+			db := migrated(t)
 			dir := t.TempDir()
 			first, second := filepath.Join(dir, "first.json"), filepath.Join(dir, "second.json")
 			r, out := loadedTo(t, first, append([]string{"bench", "pubsub", "--database-url", db.URL, "--consumer-groups", "0", "--in-flight", "4",

@@ -7,13 +7,12 @@ import (
 	"testing"
 
 	"github.com/tidewire/tidewire/internal/engine/conformance"
-	"github.com/tidewire/tidewire/internal/pgtest"
 )
 
 // TestConformance: the PostgreSQL engine passes the conformance tests for engines.
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	conformance.Run(t, serve(t, "--database-url", pgtest.Open(t).URL, "--stored-rooms", "kept").addr)
+	conformance.Run(t, serve(t, "--database-url", migrated(t).URL, "--stored-rooms", "kept").addr)
 }
 
 // block matches a block of a page: a transcript of /ws, or commands.
@@ -27,7 +26,7 @@ func TestClientGuide(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := serve(t, "--database-url", pgtest.Open(t).URL, "--stored-rooms", "lobby")
+	p := serve(t, "--database-url", migrated(t).URL, "--stored-rooms", "lobby")
 	var before, after, transcripts strings.Builder
 	for _, b := range block.FindAllStringSubmatch(string(text), -1) {
 		switch {

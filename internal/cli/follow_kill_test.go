@@ -102,7 +102,7 @@ func TestFollow_Killed(t *testing.T) {
 	t.Parallel()
 	const messages = 400
 	for seed := range pgtest.Seeds() {
-		db := pgtest.Open(t).URL
+		db := migrated(t).URL
 		start := func() *program { return serve(t, "--database-url", db, "--stored-rooms", "room") }
 		servers := []*program{start(), start()}
 		request(t, "POST", servers[0].addr, "/v1/streams/s", "")

@@ -5,15 +5,13 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/tidewire/tidewire/internal/pgtest"
 )
 
 // TestGroup_ServerKilled: when a server is killed, a member at another one gets its partitions after the lease. It gets
 // the messages that were not committed, and none of the others.
 func TestGroup_ServerKilled(t *testing.T) {
 	t.Parallel()
-	url := pgtest.Open(t).URL
+	url := migrated(t).URL
 	one, two := serve(t, "--database-url", url), serve(t, "--database-url", url)
 	request(t, "POST", one.addr, "/v1/streams/s", `{"partitions":2}`)
 	a, b := wireDial(t, one.addr), wireDial(t, two.addr)

@@ -297,7 +297,7 @@ func manyKilled(t *testing.T, victim string, random *rand.Rand) {
 		server := pgtest.Start(t)
 		url, crash = server.URL(), func() { pgtest.Crash(t, server) }
 	} else {
-		url = pgtest.Open(t).URL
+		url = migrated(t).URL
 	}
 	servers := []*program{serve(t, "--database-url", url), serve(t, "--database-url", url)}
 	for i := range streams {
@@ -359,7 +359,7 @@ func (c *crowd) await(answers int) {
 // once after this node has created them again.
 func TestServe_MadeAgainElsewhere(t *testing.T) {
 	t.Parallel()
-	db := pgtest.Open(t)
+	db := migrated(t)
 	one, two := serve(t, "--database-url", db.URL), serve(t, "--database-url", db.URL)
 	for range 3 {
 		for path, more := range map[string]string{"/v1/streams/s": "/messages", "/v1/queues/q": "/messages"} {

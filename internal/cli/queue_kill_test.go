@@ -189,7 +189,7 @@ func killed(t *testing.T, victim string, random *rand.Rand) {
 		server := pgtest.Start(t)
 		url, crash = server.URL(), func() { pgtest.Crash(t, server) }
 	} else {
-		url = pgtest.Open(t).URL
+		url = migrated(t).URL
 	}
 	one, two := serve(t, "--database-url", url), serve(t, "--database-url", url)
 	request(t, "POST", one.addr, "/v1/queues/jobs", "")
@@ -276,7 +276,7 @@ func awaitEmpty(t *testing.T, addr string) {
 // one attempt: no message becomes a dead letter.
 func TestQueue_KilledServerCountsNoAttempt(t *testing.T) {
 	t.Parallel()
-	db := pgtest.Open(t)
+	db := migrated(t)
 	const jobs = 20
 	one := serve(t, "--database-url", db.URL)
 	if status, text := request(t, "POST", one.addr, "/v1/queues/jobs", `{"max_attempts":1}`); status != 200 {

@@ -175,7 +175,7 @@ func TestServe_QueuesDropped(t *testing.T) {
 }
 
 func queuesDropped(t *testing.T, seed uint64) {
-	db := pgtest.Open(t)
+	db := migrated(t)
 	c := &churn{t: t, told: make(map[string]int)}
 	for range 2 {
 		c.servers = append(c.servers, serve(t, "--database-url", db.URL, "--profile"))
@@ -210,7 +210,7 @@ func queuesDropped(t *testing.T, seed uint64) {
 // queue, on either node.
 func TestServe_QueueGoneWithoutCredit(t *testing.T) {
 	t.Parallel()
-	db := pgtest.Open(t)
+	db := migrated(t)
 	one, two := serve(t, "--database-url", db.URL), serve(t, "--database-url", db.URL)
 	for _, dropper := range []*program{one, two} {
 		request(t, "POST", one.addr, "/v1/queues/jobs", "")

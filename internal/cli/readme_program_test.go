@@ -8,8 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/tidewire/tidewire/internal/pgtest"
 )
 
 // TestReadme_Program: the Go program of README.md compiles unchanged, does its job, and stops on a signal.
@@ -41,7 +39,7 @@ func TestReadme_Program(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	run := exec.CommandContext(t.Context(), binary)
-	run.Env = append(os.Environ(), "DATABASE_URL="+pgtest.Open(t).URL)
+	run.Env = append(os.Environ(), "DATABASE_URL="+migrated(t).URL)
 	run.Stderr = os.Stderr
 	out, err := run.StdoutPipe()
 	if err != nil {

@@ -245,7 +245,7 @@ func (l *ledger) pages(addr, path, field string, each func(item)) {
 func TestRepeats_Killed(t *testing.T) {
 	t.Parallel()
 	for seed := range pgtest.Seeds() {
-		db := pgtest.Open(t).URL
+		db := migrated(t).URL
 		start := func() *program {
 			return serve(t, "--database-url", db, "--stored-rooms", "room-*", "--rate-limit", "100000", "--rate-burst", "100000")
 		}

@@ -107,7 +107,7 @@ func history(t *testing.T, addr string) (texts map[int64]string) {
 func TestStoredRooms_AnAnsweredChatIsThere(t *testing.T) {
 	t.Parallel()
 	for range pgtest.Seeds() {
-		db := pgtest.Open(t)
+		db := migrated(t)
 		flags := []string{"--database-url", db.URL, "--only", "chat", "--stored-rooms", "kept,other-*", "--rate-limit", "1e6", "--rate-burst", "1e6"}
 		p := serve(t, flags...)
 		var acked sync.Map

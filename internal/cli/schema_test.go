@@ -20,14 +20,15 @@ import (
 )
 
 // migrated is a database with Tidewire's schema.
-func migrated(t *testing.T) pgtest.DB {
+func migrated(t testing.TB) pgtest.DB {
 	t.Helper()
-	db := pgtest.Open(t)
-	if _, err := migrate.Up(t.Context(), db.Pool); err != nil {
-		t.Fatal(err)
-	}
-	return db
+	return upToDate.Open(t)
 }
+
+var upToDate = pgtest.NewTemplate(func(ctx context.Context, pool *pgxpool.Pool) error {
+	_, err := migrate.Up(ctx, pool)
+	return err
+})
 
 // onExisting are the commands that need an existing database, and create none.
 var onExisting = [][]string{

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/tidewire/tidewire/internal/auth/authtest"
-	"github.com/tidewire/tidewire/internal/pgtest"
 	"github.com/tidewire/tidewire/websocket"
 )
 
@@ -44,7 +43,7 @@ func httpAs(t *testing.T, addr, token string) func(method, path, body string, he
 // TestCluster_ChatsByHTTP: chats and messages that are sent to a server by HTTP reach the members and users at another one.
 func TestCluster_ChatsByHTTP(t *testing.T) {
 	t.Parallel()
-	db := pgtest.Open(t)
+	db := migrated(t)
 	flags := []string{
 		"--database-url", db.URL, "--cluster", "tides", "--cluster-listen", "127.0.0.1:0", "--stored-rooms", "kept",
 		"--auth-secret-file", secretFile(t, serverSecret), "--rule", "*: join,chat,history,presence room:**", "--rule", "*: notify user:**",

@@ -7,14 +7,13 @@ import (
 	"time"
 
 	"github.com/tidewire/tidewire/internal/auth/authtest"
-	"github.com/tidewire/tidewire/internal/pgtest"
 	"github.com/tidewire/tidewire/websocket"
 )
 
 // TestCluster_ConnectionsOfAUser: a user has its limit of connections on all servers together.
 func TestCluster_ConnectionsOfAUser(t *testing.T) {
 	t.Parallel()
-	db := pgtest.Open(t)
+	db := migrated(t)
 	flags := []string{
 		"--database-url", db.URL, "--cluster", "tides", "--cluster-listen", "127.0.0.1:0", "--only", "chat",
 		"--auth-secret-file", secretFile(t, serverSecret), "--rule", "user: join room:*", "--max-user-connections", "4",

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tidewire/tidewire/internal/pgtest"
 	"github.com/tidewire/tidewire/websocket"
 )
 
@@ -71,7 +70,7 @@ func (v *presenceView) take(payload []byte) {
 // TestCluster_Presence: who watches a room learns who comes and leaves on all servers, and that a server has died.
 func TestCluster_Presence(t *testing.T) {
 	t.Parallel()
-	db := pgtest.Open(t)
+	db := migrated(t)
 	flags := []string{"--database-url", db.URL, "--cluster", "tides", "--cluster-listen", "127.0.0.1:0"}
 	one, two := serve(t, flags...), serve(t, flags...)
 	ann, bob := watchRoom(t, one.addr, "ann"), watchRoom(t, two.addr, "bob")

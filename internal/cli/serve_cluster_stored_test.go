@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tidewire/tidewire/internal/pgtest"
 	"github.com/tidewire/tidewire/websocket"
 )
 
@@ -19,7 +18,7 @@ func TestCluster_StoredRooms(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			const servers, members, chats = 3, 2, 50
-			db := pgtest.Open(t)
+			db := migrated(t)
 			flags := append([]string{"--database-url", db.URL, "--stored-rooms", "lobby", "--rate-limit", "1e6", "--rate-burst", "1e6"}, cluster...)
 			var all []*storedMember
 			var views []*presenceView

@@ -14,7 +14,6 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/tidewire/tidewire/internal/cli"
-	"github.com/tidewire/tidewire/internal/pgtest"
 	"github.com/tidewire/tidewire/internal/relay/natstest"
 	"github.com/tidewire/tidewire/websocket"
 )
@@ -111,7 +110,7 @@ func TestCluster_RoomSpansNodes(t *testing.T) {
 	fast := []string{"--cluster", "tides", "--rate-limit", "1e6", "--rate-burst", "1e6"}
 	ways := map[string]func(t *testing.T) func(n int) []string{
 		"database": func(t *testing.T) func(int) []string {
-			db := pgtest.Open(t)
+			db := migrated(t)
 			return func(int) []string { return append(fast, "--database-url", db.URL, "--cluster-listen", "127.0.0.1:0") }
 		},
 		"list": func(t *testing.T) func(int) []string {
@@ -162,7 +161,7 @@ func TestCluster_RoomSpansNodes(t *testing.T) {
 // come again.
 func TestCluster_SettleAnywhere(t *testing.T) {
 	t.Parallel()
-	db := pgtest.Open(t)
+	db := migrated(t)
 	var nodes []*program
 	for range 3 {
 		nodes = append(nodes, serve(t, "--database-url", db.URL, "--cluster", "tides", "--cluster-listen", "127.0.0.1:0"))
@@ -284,7 +283,7 @@ func TestCluster_WrongSettings(t *testing.T) {
 // TestCluster_OtherSettings: servers whose --stored-rooms differ warn of each other.
 func TestCluster_OtherSettings(t *testing.T) {
 	t.Parallel()
-	db := pgtest.Open(t)
+	db := migrated(t)
 	flags := []string{"--database-url", db.URL, "--cluster", "tides", "--cluster-listen", "127.0.0.1:0"}
 	one := serve(t, append(flags, "--stored-rooms", "a,b")...)
 	same, other := serve(t, append(flags, "--stored-rooms", "b,a")...), serve(t, flags...)

@@ -5,15 +5,13 @@ import (
 	"strings"
 	"sync"
 	"testing"
-
-	"github.com/tidewire/tidewire/internal/pgtest"
 )
 
 // TestServeEvents_OverTheWire: a client's requests for events, with two servers
 // on one database.
 func TestServeEvents_OverTheWire(t *testing.T) {
 	t.Parallel()
-	db := pgtest.Open(t)
+	db := migrated(t)
 	one, two := serve(t, "--database-url", db.URL), serve(t, "--database-url", db.URL)
 	a, b := wireDial(t, one.addr), wireDial(t, two.addr)
 	sub := wireDial(t, two.addr)

@@ -6,8 +6,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/tidewire/tidewire/internal/pgtest"
 )
 
 // enqueueMany enqueues messages with numbers from 1 on.
@@ -43,7 +41,7 @@ func TestServeQueues_CreditsAreAllThatIsClaimed(t *testing.T) {
 	for _, before := range []bool{false, true} {
 		t.Run(fmt.Sprintf("enqueued before %t", before), func(t *testing.T) {
 			t.Parallel()
-			db := pgtest.Open(t)
+			db := migrated(t)
 			one, two := serve(t, "--database-url", db.URL), serve(t, "--database-url", db.URL)
 			if status, text := request(t, "POST", one.addr, "/v1/queues/jobs", `{}`); status != 200 {
 				t.Fatalf("create: %d %s", status, text)
@@ -92,7 +90,7 @@ func received(t *testing.T, addr string, most int) []wireMessage {
 // request are available to the clients of another server.
 func TestServeQueues_ReceiveTakesWhatItReturns(t *testing.T) {
 	t.Parallel()
-	db := pgtest.Open(t)
+	db := migrated(t)
 	one, two := serve(t, "--database-url", db.URL), serve(t, "--database-url", db.URL)
 	if status, text := request(t, "POST", one.addr, "/v1/queues/jobs", `{}`); status != 200 {
 		t.Fatalf("create: %d %s", status, text)

@@ -6,14 +6,13 @@ import (
 	"testing"
 
 	"github.com/tidewire/tidewire/internal/cli"
-	"github.com/tidewire/tidewire/internal/pgtest"
 )
 
 // TestServe_RepeatedPublish: a repeated request gets the positions of the first
 // one, over /ws and /v1, on another server, and after the first server was killed.
 func TestServe_RepeatedPublish(t *testing.T) {
 	t.Parallel()
-	db := pgtest.Open(t)
+	db := migrated(t)
 	one, two := serve(t, "--database-url", db.URL), serve(t, "--database-url", db.URL)
 	shell{t, db.URL}.run("stream", "create", "orders")
 	const three = `"messages":[{"payload":"a"},{"payload":"b"},{"payload":"c"}],"client":"p","sequence":1`
@@ -48,7 +47,7 @@ func TestServe_RepeatedPublish(t *testing.T) {
 // repeated on another server.
 func TestServe_Partitions(t *testing.T) {
 	t.Parallel()
-	db := pgtest.Open(t)
+	db := migrated(t)
 	one, two := serve(t, "--database-url", db.URL), serve(t, "--database-url", db.URL)
 	s := shell{t, db.URL}
 	s.run("stream", "create", "orders", "--keyed", "--partitions", "4")
@@ -93,7 +92,7 @@ func TestServe_Partitions(t *testing.T) {
 // messages.
 func TestServe_Families(t *testing.T) {
 	t.Parallel()
-	db := pgtest.Open(t)
+	db := migrated(t)
 	p := serve(t, "--database-url", db.URL)
 	s := shell{t, db.URL}
 	s.run("queue", "create", "urgent", "--priorities", "3")
@@ -187,7 +186,7 @@ func TestServe_Families(t *testing.T) {
 // TestServe_PriorityThatTheQueueLacks: the error names the field, and its valid values.
 func TestServe_PriorityThatTheQueueLacks(t *testing.T) {
 	t.Parallel()
-	db := pgtest.Open(t)
+	db := migrated(t)
 	p := serve(t, "--database-url", db.URL)
 	for queue, options := range map[string]string{"urgent": `{"priorities":3}`, "plain": `{}`, "ordered": `{"partitions":2}`} {
 		if status, text := request(t, "POST", p.addr, "/v1/queues/"+queue, options); status != 200 {

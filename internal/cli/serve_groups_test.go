@@ -7,15 +7,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/tidewire/tidewire/internal/pgtest"
 )
 
 // TestServe_GroupsInPages: a stream may have many groups, and no answer lists them
 // all. A stream with partitions adds up the groups of its partitions.
 func TestServe_GroupsInPages(t *testing.T) {
 	t.Parallel()
-	db := pgtest.Open(t)
+	db := migrated(t)
 	p := serve(t, "--database-url", db.URL)
 	w := wireDial(t, p.addr)
 	for _, one := range []struct{ stream, options string }{{"one", `{}`}, {"parts", `{"partitions":2}`}} {

@@ -6,14 +6,13 @@ import (
 	"testing"
 
 	"github.com/tidewire/tidewire/internal/cli"
-	"github.com/tidewire/tidewire/internal/pgtest"
 )
 
 // TestServe_HistoryLost: clients that name positions that a failover has lost, or that never existed, are told so by
 // every kind of request. The failover is simulated: nobody has received the named positions.
 func TestServe_HistoryLost(t *testing.T) {
 	t.Parallel()
-	db := pgtest.Open(t)
+	db := migrated(t)
 	p := serve(t, "--database-url", db.URL)
 	w := wireDial(t, p.addr)
 	if status, text := request(t, "POST", p.addr, "/v1/streams/s", ""); status != 200 {

@@ -3,8 +3,6 @@ package cli_test
 import (
 	"strings"
 	"testing"
-
-	"github.com/tidewire/tidewire/internal/pgtest"
 )
 
 // TestServeQueues_JournalLost: a queue loses its journal, as after a restore of an
@@ -12,7 +10,7 @@ import (
 // operator can do.
 func TestServeQueues_JournalLost(t *testing.T) {
 	t.Parallel()
-	db := pgtest.Open(t)
+	db := migrated(t)
 	p := serve(t, "--database-url", db.URL)
 	if status, text := request(t, "POST", p.addr, "/v1/queues/jobs", `{}`); status != 200 {
 		t.Fatalf("create: %d %s", status, text)

@@ -6,8 +6,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-
-	"github.com/tidewire/tidewire/internal/pgtest"
 )
 
 // TestServe_ManyAtWork publishes to more streams and queues at the same time than the
@@ -15,7 +13,7 @@ import (
 // progress.
 func TestServe_ManyAtWork(t *testing.T) {
 	t.Parallel()
-	db := pgtest.Open(t)
+	db := migrated(t)
 	p := serve(t, "--database-url", db.URL)
 	const each = 5
 	var paths []string

@@ -8,8 +8,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/tidewire/tidewire/internal/pgtest"
 )
 
 // asked is a request, and what the answer has to have.
@@ -32,7 +30,7 @@ func (a asked) of(t *testing.T, addr string) string {
 // TestServeOperate: what operators do to streams, queues and event stores over HTTP.
 func TestServeOperate(t *testing.T) {
 	t.Parallel()
-	p := serve(t, "--database-url", pgtest.Open(t).URL)
+	p := serve(t, "--database-url", migrated(t).URL)
 	for _, a := range []asked{
 		{"POST /v1/streams/orders", ``, 200, `"stream":"orders"`},
 		{"POST /v1/streams/orders/messages", `{"messages":[{"payload":"1"},{"payload":"2"},{"payload":"3"}]}`, 200, `"count":3`},
@@ -101,7 +99,7 @@ func TestServeOperate(t *testing.T) {
 // TestServeOperate_DeadLetters: dead letters are listed by a filter, and redriven and purged, some of them or all by a job.
 func TestServeOperate_DeadLetters(t *testing.T) {
 	t.Parallel()
-	p := serve(t, "--database-url", pgtest.Open(t).URL)
+	p := serve(t, "--database-url", migrated(t).URL)
 	asked{"POST /v1/queues/jobs", `{"max_attempts":1}`, 200, ``}.of(t, p.addr)
 	const letters = 30
 	for n := range letters {
@@ -176,7 +174,7 @@ func TestServeOperate_DeadLetters(t *testing.T) {
 // TestServe_IdempotencyKey: what is sent again is stored once, over HTTP and on /ws, and the answer says so.
 func TestServe_IdempotencyKey(t *testing.T) {
 	t.Parallel()
-	p := serve(t, "--database-url", pgtest.Open(t).URL)
+	p := serve(t, "--database-url", migrated(t).URL)
 	request(t, "POST", p.addr, "/v1/streams/orders", "")
 	request(t, "POST", p.addr, "/v1/queues/jobs", "")
 	send := func(path, key, body string) string {
@@ -220,7 +218,7 @@ func TestServe_IdempotencyKey(t *testing.T) {
 // TestServe_Follow: server-sent events of a stream and of an event store, resumed after the last position.
 func TestServe_Follow(t *testing.T) {
 	t.Parallel()
-	p := serve(t, "--database-url", pgtest.Open(t).URL)
+	p := serve(t, "--database-url", migrated(t).URL)
 	request(t, "POST", p.addr, "/v1/streams/orders", "")
 	publish := func(n int) {
 		asked{"POST /v1/streams/orders/messages", fmt.Sprintf(`{"payload":"line\n%d"}`, n), 200, ``}.of(t, p.addr)

@@ -162,7 +162,7 @@ func TestPresenceStream_Servers(t *testing.T) {
 // TestPresenceStream_Cluster: the nodes have the names that the cluster has.
 func TestPresenceStream_Cluster(t *testing.T) {
 	t.Parallel()
-	db := pgtest.Open(t)
+	db := migrated(t)
 	p := serve(t, "--database-url", db.URL, "--presence-stream", "who", "--cluster", "c", "--cluster-listen", "127.0.0.1:0")
 	r := readPresence(t, db.URL)
 	joinAs(t, wireDial(t, p.addr).Conn, "ann", "lobby", "")
@@ -202,7 +202,7 @@ func TestPresenceStream_StopWhilePostgreSQLIsAway(t *testing.T) {
 // TestPresenceStream_Refused: a name that cannot be the stream's ends the start, and the error says what to do.
 func TestPresenceStream_Refused(t *testing.T) {
 	t.Parallel()
-	db := pgtest.Open(t)
+	db := migrated(t)
 	p := serve(t, "--database-url", db.URL)
 	request(t, "POST", p.addr, "/v1/queues/jobs", "")
 	for says, args := range map[string][]string{
@@ -231,7 +231,7 @@ func TestPresenceStream_Document(t *testing.T) {
 	}
 	_, program, _ := strings.Cut(string(text), "```python\n")
 	program, _, _ = strings.Cut(program, "```")
-	p := serve(t, "--database-url", pgtest.Open(t).URL, "--presence-stream", "presence")
+	p := serve(t, "--database-url", migrated(t).URL, "--presence-stream", "presence")
 	reader := exec.CommandContext(t.Context(), python, "-c", strings.Replace(program, "http://localhost:8080", "http://"+p.addr, 1))
 	reader.Stderr = os.Stderr
 	out, err := reader.StdoutPipe()

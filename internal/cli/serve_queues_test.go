@@ -8,14 +8,13 @@ import (
 	"time"
 
 	"github.com/tidewire/tidewire/internal/cli"
-	"github.com/tidewire/tidewire/internal/pgtest"
 )
 
 // TestServeQueues_OverTheWire: a client's requests for a queue, with two servers
 // on one database.
 func TestServeQueues_OverTheWire(t *testing.T) {
 	t.Parallel()
-	db := pgtest.Open(t)
+	db := migrated(t)
 	one, two := serve(t, "--database-url", db.URL), serve(t, "--database-url", db.URL)
 	if status, text := request(t, "POST", one.addr, "/v1/queues/jobs", `{"max_attempts":2}`); status != 200 {
 		t.Fatalf("create: %d %s", status, text)

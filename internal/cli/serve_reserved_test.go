@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/tidewire/tidewire/internal/cli"
-	"github.com/tidewire/tidewire/internal/pgtest"
 )
 
 // answer sends a request and returns the error code of its answer, or its type.
@@ -30,7 +29,7 @@ func (w *wire) answer(text string) string {
 // are reserved for the server.
 func TestServe_NamesOfTheServer(t *testing.T) {
 	t.Parallel()
-	db := pgtest.Open(t)
+	db := migrated(t)
 	s := serve(t, "--database-url", db.URL, "--stored-rooms", "lobby")
 	client := wireDial(t, s.addr)
 	for _, text := range []string{
@@ -71,7 +70,7 @@ func TestServe_NamesOfTheServer(t *testing.T) {
 // TestServe_StreamsOfQueues can only be read by clients: only the queue writes.
 func TestServe_StreamsOfQueues(t *testing.T) {
 	t.Parallel()
-	db := pgtest.Open(t)
+	db := migrated(t)
 	s := serve(t, "--database-url", db.URL)
 	client := wireDial(t, s.addr)
 	request(t, "POST", s.addr, "/v1/streams/jobs", "") // unused until the queue is created
@@ -116,7 +115,7 @@ func TestServe_StreamsOfQueues(t *testing.T) {
 // messages or groups, whoever creates it, and neither of them is lost.
 func TestServe_StreamsInUse(t *testing.T) {
 	t.Parallel()
-	db := pgtest.Open(t)
+	db := migrated(t)
 	s := serve(t, "--database-url", db.URL)
 	client := wireDial(t, s.addr)
 	for _, name := range []string{"orders", "read", "split"} {

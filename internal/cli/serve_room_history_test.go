@@ -12,14 +12,13 @@ import (
 	"time"
 
 	"github.com/tidewire/tidewire/internal/cli"
-	"github.com/tidewire/tidewire/internal/pgtest"
 	"github.com/tidewire/tidewire/stream"
 )
 
 // TestServe_RoomHistory: old chats of stored rooms are deleted, and a reader that comes back after them is told, on /ws/chat and by HTTP.
 func TestServe_RoomHistory(t *testing.T) {
 	t.Parallel()
-	db := pgtest.Open(t)
+	db := migrated(t)
 	for _, flag := range []string{"--room-history=1d", "--room-history-bytes=1GB"} {
 		if code, _, errOut := run(t, nil, "serve", "--database-url", db.URL, "--port", "0", flag); code != cli.ExitUsage || !strings.Contains(errOut, "--stored-rooms") {
 			t.Errorf("%s alone: %d %s", flag, code, errOut)
@@ -93,7 +92,7 @@ func TestServe_RoomHistory(t *testing.T) {
 // chats than that shows all, also to readers that come back from before its first one.
 func TestServe_RoomHistoryCount(t *testing.T) {
 	t.Parallel()
-	db := pgtest.Open(t)
+	db := migrated(t)
 	for _, args := range [][]string{{"--room-history-count=3"}, {"--room-history-count=-1", "--stored-rooms=*"}, {"--room-history-count=10001", "--stored-rooms=*"}} {
 		if code, _, errOut := run(t, nil, append([]string{"serve", "--database-url", db.URL, "--port", "0"}, args...)...); code != cli.ExitUsage || !strings.Contains(errOut, "--room-history-count") {
 			t.Errorf("%v: %d %s", args, code, errOut)

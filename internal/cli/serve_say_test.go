@@ -14,7 +14,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/tidewire/tidewire/internal/pgtest"
 	"github.com/tidewire/tidewire/websocket"
 )
 
@@ -29,7 +28,7 @@ func sqlState(err error) string {
 // TestSay: a chat of an SQL transaction reaches the members on all servers when that commits, in stored rooms and in others, and a stored room keeps it.
 func TestSay(t *testing.T) {
 	t.Parallel()
-	db := pgtest.Open(t)
+	db := migrated(t)
 	flags := []string{"--database-url", db.URL, "--stored-rooms", "kept", "--cluster", "tides", "--cluster-listen", "127.0.0.1:0"}
 	var members []*chatReader
 	for range 2 {
@@ -129,7 +128,7 @@ func (r *chatReader) steady() string {
 // TestSay_Refuses what no server would have taken, and what members could read in different ways.
 func TestSay_Refuses(t *testing.T) {
 	t.Parallel()
-	db := pgtest.Open(t)
+	db := migrated(t)
 	tell := func(room any, chat any) error {
 		_, err := db.Pool.Exec(t.Context(), `SELECT tidewire.say($1, $2)`, room, chat)
 		return err
@@ -179,7 +178,7 @@ func TestSay_Refuses(t *testing.T) {
 // TestSay_ChecksNamesAsTheServerDoes: names of fields are accepted by SQL exactly if a server accepts them in a chat, and no accepted chat is left out.
 func TestSay_ChecksNamesAsTheServerDoes(t *testing.T) {
 	t.Parallel()
-	db := pgtest.Open(t)
+	db := migrated(t)
 	p := serve(t, "--database-url", db.URL, "--stored-rooms", "kept", "--rate-limit", "1e6", "--rate-burst", "1e6")
 	c := &chatReader{t: t, conn: chatDial(t, p.addr)}
 	say(c.conn, `{"type":"join","room":"kept","id":1}`)

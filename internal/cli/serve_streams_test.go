@@ -119,7 +119,7 @@ func tryRequest(ctx context.Context, method, addr, path, body string) (status in
 // servers on one database.
 func TestServeStreams_OverTheWire(t *testing.T) {
 	t.Parallel()
-	db := pgtest.Open(t)
+	db := migrated(t)
 	one, two := serve(t, "--database-url", db.URL), serve(t, "--database-url", db.URL)
 	if status, text := request(t, "POST", one.addr, "/v1/streams/orders", `{"keyed":true}`); status != 200 {
 		t.Fatalf("create: %d %s", status, text)
@@ -188,7 +188,7 @@ func TestServeStreams_OverTheWire(t *testing.T) {
 func TestServeStreams_AnAnsweredPublishIsThere(t *testing.T) {
 	t.Parallel()
 	for range pgtest.Seeds() {
-		db := pgtest.Open(t)
+		db := migrated(t)
 		one, two := serve(t, "--database-url", db.URL), serve(t, "--database-url", db.URL)
 		request(t, "POST", one.addr, "/v1/streams/s", "")
 		var answered sync.Map // payloads by position

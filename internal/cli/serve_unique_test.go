@@ -3,8 +3,6 @@ package cli_test
 import (
 	"testing"
 	"time"
-
-	"github.com/tidewire/tidewire/internal/pgtest"
 )
 
 // longPeriod is a period, in milliseconds, of which minutes are left: of four
@@ -23,7 +21,7 @@ func longPeriod() (best int64) {
 // waiting for answers: the first is stored, and the second is its duplicate.
 func TestServeQueues_UniqueInOrder(t *testing.T) {
 	t.Parallel()
-	db := pgtest.Open(t)
+	db := migrated(t)
 	p := serve(t, "--database-url", db.URL)
 	for queue, options := range map[string]string{"jobs": `{}`, "urgent": `{"priorities":2}`, "ordered": `{"partitions":4}`} {
 		if status, text := request(t, "POST", p.addr, "/v1/queues/"+queue, options); status != 200 {

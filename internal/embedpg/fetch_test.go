@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -19,6 +20,8 @@ import (
 	"github.com/ulikunitz/xz"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/tidewire/tidewire/internal/testbin"
 )
 
 func TestFetch_RealPostgreSQL(t *testing.T) {
@@ -27,6 +30,7 @@ func TestFetch_RealPostgreSQL(t *testing.T) {
 	}
 	t.Parallel()
 	cfg := testConfig(t)
+	fetchAsUsersDo(t, cfg.DataDir)
 	cfg.Binaries, cfg.Version = Fetch, 18
 	cfg.Progress = func(text string) { t.Log(text) }
 	srv := start(t, cfg)
@@ -41,6 +45,21 @@ func TestFetch_RealPostgreSQL(t *testing.T) {
 	srv = start(t, cfg)
 	if got := query(t, srv.URL(), "SELECT v FROM kept"); got != "here" {
 		t.Errorf("got %q", got)
+	}
+}
+
+// fetchAsUsersDo fetches with the program: with the race detector, to unpack takes a minute.
+func fetchAsUsersDo(t *testing.T, dir string) {
+	t.Helper()
+	tidewire, err := testbin.Tidewire()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"start", "--postgres", "fetch", "--pg-version", "18"}, {"stop"}} {
+		cmd := exec.Command(tidewire, append(append([]string{"db"}, args...), "--data-dir", dir)...)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %v\n%s", cmd.Args, err, out)
+		}
 	}
 }
 

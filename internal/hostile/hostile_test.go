@@ -42,7 +42,10 @@ type settings struct {
 // settingsOf returns the settings of a test, which has a mode of its own unless MODE names one.
 func settingsOf(t *testing.T, mode string) settings {
 	t.Helper()
-	s := settings{Seed: 15, Length: 12 * time.Second}
+	s := settings{Seed: 15, Length: 5 * time.Second}
+	if pgtest.Seeds() > 1 {
+		s.Length = 12 * time.Second
+	}
 	switch mode = cmp.Or(os.Getenv("MODE"), mode); mode {
 	case "open":
 	case "closed":
