@@ -105,7 +105,7 @@ export class Tidewire extends Emitter<ClientEvents> {
 
   /** @internal */
   send_(message: object): void {
-    if (this.up_) this.connection_.send_(JSON.stringify(message));
+    this.connection_.send_(JSON.stringify(message));
   }
 
   /** @internal */
@@ -173,6 +173,6 @@ function address(url: string | URL): string {
 
 function socketClass(given: unknown): SocketClass {
   const found = given ?? (globalThis as { WebSocket?: unknown }).WebSocket;
-  if (!found) throw new TypeError("there is no global WebSocket: give the option WebSocket, such as the class of ws");
+  if (!found) throw new TypeError("there is no global WebSocket: give the option WebSocket");
   return found as SocketClass;
 }

@@ -14,7 +14,7 @@ export function milliseconds(duration: Duration): number {
     const match = /^(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)$/.exec(duration);
     if (match) return Number(match[1]) * units[match[2]!]!;
   }
-  throw new RangeError(`${duration} is no duration: give milliseconds, or a text such as "5s"`);
+  throw new RangeError(`${duration} is no duration: give milliseconds or a text like "5s"`);
 }
 
 /** An option that counts something. */

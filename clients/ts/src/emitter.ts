@@ -22,7 +22,8 @@ export class Emitter<Events extends object> {
   emit_<K extends keyof Events>(name: K, event: Events[K]): boolean {
     const set = this.listeners_.get(name);
     if (!set?.size) return false;
-    for (const listener of set) later(this.failed_, listener as (event: Events[K]) => unknown, event);
+    // A listener of errors that fails is not told of that, or it would have no end.
+    for (const listener of set) later(name === "error" ? surface : this.failed_, listener as (event: Events[K]) => unknown, event);
     return true;
   }
 }

@@ -68,6 +68,11 @@ export abstract class Feed<Raw extends { position: number }, T> extends Standing
   }
 
   /** @internal */
+  protected bye_(): object {
+    return { type: "unsubscribe", subscription: this.name_ };
+  }
+
+  /** @internal */
   protected override read_(answer: Answer): Answer {
     must(answer, "position");
     return answer;
@@ -167,7 +172,7 @@ export abstract class Feed<Raw extends { position: number }, T> extends Standing
   }
 
   /** @internal */
-  override ended_(error?: Error): void {
+  override ended_(error?: unknown): void {
     this.inbox_.items_ = [];
     this.end_(error);
   }
@@ -175,9 +180,8 @@ export abstract class Feed<Raw extends { position: number }, T> extends Standing
   /** @internal */
   protected halt_(error?: unknown): void {
     if (this.over_) return;
-    this.inbox_.items_ = [];
-    this.core_.send_({ type: "unsubscribe", subscription: this.name_ });
-    this.end_(error);
+    this.core_.send_(this.bye_());
+    this.ended_(error);
   }
 
   /** Ends the subscription. Messages that have arrived and were not taken are discarded. */

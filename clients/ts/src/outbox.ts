@@ -244,7 +244,7 @@ export class Outbox {
   /** Says that the connection has ended. */
   disconnected_(): void {
     const again: Request[] = [];
-    for (const request of [...this.inflight_.values(), ...this.queue_]) {
+    for (const request of this.all_()) {
       const { sent_: sent, id_ } = request;
       const { mode_, effect_, lost_ } = request.spec_;
       if (sent) this.remove_(request);

@@ -117,6 +117,11 @@ export class Room extends Standing {
   }
 
   /** @internal */
+  protected bye_(): object {
+    return { type: "leave", room: this.name };
+  }
+
+  /** @internal */
   protected answered_({ position }: Answer): void {
     this.stored_ = position !== undefined;
     // With nothing to hand out, the program has everything up to here.
@@ -186,10 +191,11 @@ export class Room extends Standing {
     if (chat.position !== undefined) this.seen_ = chat.position;
     if (this.own_.size > 1_000) this.own_.clear();
     if (!this.full_ || this.inbox_.items_.length) return;
-    this.full_ = false;
-    if (!this.stored_ || !this.core_.up_) return;
-    this.core_.send_({ type: "leave", room: this.name });
+    const ready = () => (this.full_ = false);
+    if (!this.stored_) return void ready();
     this.again_();
+    // It goes out before. What comes until it is answered, comes again with the history.
+    this.core_.outbox_.bound_(this.bye_(), { ahead_: true, read_: ready }).catch(ready);
   }
 
   private changed_({ members, joined = [], left = [], count }: { members?: string[]; joined?: string[]; left?: string[]; count: number }): void {
@@ -208,12 +214,16 @@ export class Room extends Standing {
     this.tell_("history_lost", { last, upTo });
   }
 
-  /** Sends a chat to the other members. In a stored room it is stored once, and the promise has its position. */
+  /**
+   * Sends a chat to the other members. In a stored room it is stored once, and the promise has its position. The fields `room`, `type`, `id`,
+   * `client` and `sequence` are those of this library: a chat that has them, such as one that came, is sent without them.
+   */
   async chat(chat: string | ({ text: string } & Record<string, unknown>), options: CallOptions = {}): Promise<{ position?: number }> {
     if (this.over_) throw closed("the room was left");
     const outbox = this.core_.outbox_;
-    const fields = { room: this.name, user: this.options_.user, ...(typeof chat === "string" ? { text: chat } : chat) };
-    const body = JSON.stringify(fields).slice(1);
+    const given = typeof chat === "string" ? { text: chat } : chat;
+    const mine = { client: undefined, sequence: undefined, id: undefined, type: undefined, room: this.name };
+    const body = JSON.stringify({ user: this.options_.user, ...given, ...mine }).slice(1);
     const read = (answer: Answer) => this.said_(this.stored_ ? must(answer, "position") : answer.position);
     return outbox.call_(options, {
       ...outbox.storing_("chat", this.name, () => body, read, !this.stored_),
@@ -230,10 +240,9 @@ export class Room extends Standing {
   /** Leaves the room. */
   async leave(): Promise<void> {
     if (this.over_) return;
-    this.inbox_.items_ = [];
-    this.end_();
+    this.ended_();
     // A membership ends with its connection, too.
-    if (this.core_.up_) await this.core_.outbox_.bound_({ type: "leave", room: this.name }, {}, { timeout: 5_000 }).catch(() => {});
+    await this.core_.outbox_.bound_(this.bye_(), {}, { timeout: 5_000 }).catch(() => {});
   }
 
   /** @internal */

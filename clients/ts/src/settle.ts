@@ -26,8 +26,7 @@ export class Settler {
       this.batch_ = undefined;
       return this.settle_("ack", acks);
     }));
-    if (this.acks_.length >= 1_000) this.send_!();
-    else if (now) soon(this.send_!);
+    if (now) soon(this.send_!);
     return !(await batch).has(delivery);
   }
 
@@ -39,20 +38,23 @@ export class Settler {
   /** Settles deliveries, or makes their leases longer, and returns those that are lost. */
   async settle_(type: string, deliveries: string[], fields?: object): Promise<Set<string>> {
     const gone = new Set<string>();
-    for (let tries = 0; deliveries.length; tries++) {
-      const which = deliveries.length > 1 ? { deliveries } : { delivery: deliveries[0] };
+    for (let tries = 0; deliveries.length; ) {
+      // More than the server takes at once go one after the other.
+      const some = deliveries.splice(0, 1_000);
       try {
         await this.core_.outbox_.bound_(
-          { type, queue: this.queue_, ...which, ...fields },
-          { lost_: () => errorOf({ code: "lease_lost", message: "the connection has ended", lost: deliveries }) },
+          { type, queue: this.queue_, deliveries: some, ...fields },
+          { lost_: () => errorOf({ code: "lease_lost", message: "the connection has ended", lost: some }) },
         );
-        break;
       } catch (error) {
         const { lost, failed } = error as Problem;
-        if (!lost && !failed) throw error;
-        for (const delivery of lost ?? []) gone.add(delivery);
-        deliveries = failed ?? [];
-        if (deliveries.length) await sleep(jitter(tries));
+        if (!lost && !failed) this.core_.failed_(error);
+        // A lease that is not extended now may be extended later.
+        for (const delivery of lost ?? (failed || type === "extend" ? [] : some)) gone.add(delivery);
+        if (failed) {
+          deliveries.push(...failed);
+          await sleep(jitter(tries++));
+        }
       }
     }
     return gone;

@@ -16,7 +16,8 @@ export abstract class Standing {
   private failures_ = 0;
   private timer_: ReturnType<typeof setTimeout> | undefined;
   private unwatch_: (() => void) | undefined;
-  private readonly first_ = new AbortController();
+  /** @internal */
+  protected readonly first_ = new AbortController();
 
   /** @internal */
   constructor(
@@ -30,6 +31,8 @@ export abstract class Standing {
 
   /** The request, as of now. @internal */
   protected abstract request_(): object;
+  /** What ends it on the server. @internal */
+  protected abstract bye_(): object;
   /** Reads the answer to it. It throws if that lacks something. @internal */
   protected read_(answer: Answer): Answer {
     return answer;
@@ -60,6 +63,8 @@ export abstract class Standing {
         return this.answered_(answer);
       } catch (error) {
         if (!this.over_ && error instanceof TidewireError && this.recover_(error)) continue;
+        // Without an answer in time, the server may have it all the same.
+        if (!this.first_.signal.aborted) this.core_.send_(this.bye_());
         this.end_(error);
         throw error;
       }
@@ -109,7 +114,7 @@ export abstract class Standing {
   }
 
   /** @internal */
-  ended_(error?: Error): void {
+  ended_(error?: unknown): void {
     this.end_(error);
   }
 

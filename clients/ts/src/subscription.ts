@@ -96,7 +96,10 @@ export class Subscription<T> extends Feed<RawMessage, Message<T>> {
   }
 
   private revoked_(partitions: number[]): void {
-    for (const partition of partitions) this.owned_.delete(partition);
+    for (const partition of partitions) {
+      this.owned_.delete(partition);
+      this.reached_.delete(partition);
+    }
     const lost = ({ type, partition }: any) => type !== "error" && partitions.includes(partition);
     const items = this.inbox_.items_;
     this.inbox_.items_ = items.filter((frame) => !lost(frame));
@@ -116,8 +119,6 @@ export class Subscription<T> extends Feed<RawMessage, Message<T>> {
   /** @internal */
   override down_(): void {
     super.down_();
-    if (!this.o_.share) return;
-    this.reached_.clear();
     if (this.owned_.size) this.revoked_([...this.owned_]);
   }
 

@@ -27,7 +27,7 @@ const serverLease = 30_000;
 export class Worker<T> extends Standing {
   /** Is fulfilled when the server sends messages. */
   readonly ready: Promise<void>;
-  /** Is fulfilled when the worker has stopped. It fails if the worker cannot go on. */
+  /** Is fulfilled when the worker stopped. It fails if the worker cannot go on. */
   readonly done: Promise<void>;
   private finish_!: () => void;
   private fail_!: (error: unknown) => void;
@@ -68,6 +68,11 @@ export class Worker<T> extends Standing {
   /** @internal */
   protected request_(): object {
     return { type: "consume", queue: this.queue, credits: this.concurrency_ };
+  }
+
+  /** @internal */
+  protected bye_(): object {
+    return { type: "cancel", queue: this.queue };
   }
 
   /** @internal */
@@ -117,7 +122,7 @@ export class Worker<T> extends Standing {
     this.jobs_.set(raw.delivery, job);
     this.running_++;
     this.watch_(job, Math.min(this.lease_, serverLease) / 2);
-    void Promise.resolve().then(() => this.run_(job, raw));
+    later(this.core_.failed_, () => this.run_(job, raw));
   }
 
   private async run_(job: Job<T>, raw: Delivery): Promise<void> {
@@ -127,7 +132,7 @@ export class Worker<T> extends Standing {
       (job as { value: T }).value = await decode(this.codec_, raw);
       await (work ? work.run_(() => this.handler_(job)) : this.handler_(job));
     } catch (error) {
-      failure = error ?? new Error("the handler has thrown nothing");
+      failure = error ?? new Error("it has thrown nothing");
     }
     this.running_--;
     this.due_.delete(job);
@@ -142,12 +147,7 @@ export class Worker<T> extends Standing {
   }
 
   private async report_(job: Job<T>, settled: boolean | Promise<boolean>, failure: unknown): Promise<void> {
-    let outcome: Outcome = "lost";
-    try {
-      if (await settled) outcome = failure === undefined ? "acked" : "nacked";
-    } catch (error) {
-      this.core_.failed_(error);
-    }
+    const outcome: Outcome = (await settled) ? (failure === undefined ? "acked" : "nacked") : "lost";
     if (this.jobs_.get(job.delivery_) === job) this.jobs_.delete(job.delivery_);
     const { onDone } = this.options_;
     if (onDone) later(this.core_.failed_, onDone, job, outcome, failure);
@@ -162,7 +162,7 @@ export class Worker<T> extends Standing {
     this.extension_ ??= quietTimer(() => this.extend_(), after);
   }
 
-  private extend_(): void {
+  private async extend_(): Promise<void> {
     this.extension_ = undefined;
     const now = Date.now();
     const jobs: Job<T>[] = [];
@@ -175,10 +175,6 @@ export class Worker<T> extends Standing {
     }
     for (const job of jobs) this.due_.delete(job);
     for (const job of jobs) this.watch_(job, this.lease_ / 2);
-    for (let i = 0; i < jobs.length; i += 1_000) void this.extendSome_(jobs.slice(i, i + 1_000));
-  }
-
-  private async extendSome_(jobs: Job<T>[]): Promise<void> {
     const lost = await this.settler_.settle_("extend", jobs.map((job) => job.delivery_), { lease_ms: this.lease_ });
     for (const job of jobs) {
       if (!lost.has(job.delivery_)) continue;
@@ -200,11 +196,14 @@ export class Worker<T> extends Standing {
 
   private async wind_(drain: number): Promise<void> {
     if (this.over_) return;
+    // A first request that is not answered must not go out later.
+    const stopped = closed("the worker stopped");
+    this.first_.abort(stopped);
     this.core_.send_({ type: "credit", queue: this.queue, n: -this.concurrency_ });
     if (this.jobs_.size) await within(drain, new Promise<void>((resolve) => (this.idle_ = resolve)));
-    this.lose_(closed("the worker has stopped"));
+    this.lose_(stopped);
     // If the connection ends, the consumer does, too.
-    await this.core_.outbox_.bound_({ type: "cancel", queue: this.queue }, {}, { timeout: 5_000 }).catch(() => {});
+    await this.core_.outbox_.bound_(this.bye_(), {}, { timeout: 5_000 }).catch(() => {});
     this.end_();
   }
 
@@ -223,7 +222,7 @@ export class Worker<T> extends Standing {
 
 /** The fields of a nack, by what the handler has thrown. */
 function refusal(error: unknown): object {
-  const reason = short(error instanceof Error ? error.message : String(error)) || undefined;
+  const reason = short(String(error instanceof Error ? error.message : error)) || undefined;
   if (error instanceof Retry) return { delay_ms: Math.round(error.after), reason };
   return { dead: error instanceof Dead || undefined, reason };
 }

@@ -348,3 +348,25 @@ test("an address that is none, and a platform without WebSocket", () => {
   assert.throws(() => connect("ftp://x", { WebSocket: class {} }), TypeError);
   if (!globalThis.WebSocket) assert.throws(() => connect("ws://x"), /give the option WebSocket/);
 });
+
+test("a listener of errors that fails is an unhandled rejection, once", async () => {
+  const rejected = [];
+  const others = process.listeners("unhandledRejection");
+  process.removeAllListeners("unhandledRejection");
+  process.on("unhandledRejection", (error) => rejected.push(error.message));
+  const f = fake();
+  let calls = 0;
+  f.tw.on("error", () => {
+    if (++calls < 100) throw new Error("the listener");
+  });
+  f.tw.on("state", () => {
+    throw new Error("the state");
+  });
+  const call = watch(f.tw.stream("s").publish(1));
+  await settle();
+  process.removeAllListeners("unhandledRejection");
+  for (const other of others) process.on("unhandledRejection", other);
+  assert.equal(calls, 1);
+  assert.deepEqual(rejected, ["the listener"]);
+  assert.ok(!call.done);
+});

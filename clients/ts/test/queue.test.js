@@ -47,7 +47,7 @@ test("a handler that returns acknowledges at once if nothing else runs", async (
   assert.equal(f.request.credits, 1);
   f.deliver(1);
   await settle();
-  assert.deepEqual({ ...f.socket.of("ack")[0], id: 0 }, { id: 0, type: "ack", queue: "q", delivery: "d1" });
+  assert.deepEqual({ ...f.socket.of("ack")[0], id: 0 }, { id: 0, type: "ack", queue: "q", deliveries: ["d1"] });
   assert.deepEqual(done, []);
   f.socket.ok(f.socket.of("ack")[0], { count: 1 });
   await settle();
@@ -95,10 +95,10 @@ test("a handler that throws gives the message back: later, after a time, or for 
   assert.ok(Buffer.byteLength(nacks[0].reason) <= 1_024);
   assert.match(nacks[0].reason, /^noé+$/);
   assert.deepEqual(nacks.slice(1), [
-    { delivery: "d2", delay_ms: 2_000, reason: "busy" },
-    { delivery: "d3", dead: true, reason: "no address" },
-    { delivery: "d4", delay_ms: 5 },
-    { delivery: "d5", dead: true, reason: "gone" },
+    { deliveries: ["d2"], delay_ms: 2_000, reason: "busy" },
+    { deliveries: ["d3"], dead: true, reason: "no address" },
+    { deliveries: ["d4"], delay_ms: 5 },
+    { deliveries: ["d5"], dead: true, reason: "gone" },
   ]);
 });
 
@@ -121,7 +121,7 @@ test("a lease is extended at half its time, and its loss aborts the handler", as
   assert.equal(f.socket.of("extend").length, 0);
   mock.timers.tick(1);
   await settle();
-  assert.deepEqual({ ...f.socket.of("extend")[0], id: 0 }, { id: 0, type: "extend", queue: "q", delivery: "d1", lease_ms: 10_000 });
+  assert.deepEqual({ ...f.socket.of("extend")[0], id: 0 }, { id: 0, type: "extend", queue: "q", deliveries: ["d1"], lease_ms: 10_000 });
   f.socket.ok(f.socket.of("extend")[0], { count: 1 });
   await settle();
   mock.timers.tick(5_000);
@@ -222,4 +222,79 @@ test("without onDone, a handler that fails is told on the console, and one that 
   assert.equal(more.length, 0);
   assert.match(call.arguments[0], /queue q, position 1, delivery d1/);
   assert.equal(call.arguments[1], broken);
+});
+
+test("a worker that is stopped before its first request is sent never consumes", async () => {
+  const f = fake();
+  await f.tw.queue("q").work(() => {}).stop();
+  await f.up();
+  assert.equal(f.socket.of("consume").length, 0);
+});
+
+test("a worker that is stopped while its first request waits for another attempt never consumes", async () => {
+  const f = fake();
+  const worker = f.tw.queue("q").work(() => {});
+  await f.up();
+  f.socket.error(f.socket.of("consume")[0], "unavailable", { retryable: true, retry_after_ms: 1_000 });
+  await settle();
+  const stopped = watch(worker.stop());
+  await settle();
+  f.socket.error(f.socket.of("cancel")[0], "not_consuming");
+  await settle();
+  assert.ok(stopped.done);
+  mock.timers.tick(1_000);
+  await settle();
+  assert.equal(f.socket.of("consume").length, 1);
+});
+
+test("a worker whose first request has no answer in time is ended on the server", async () => {
+  const f = fake();
+  const worker = f.tw.queue("q").work(() => {}, { timeout: "1s" });
+  const done = watch(worker.done);
+  await f.up();
+  mock.timers.tick(1_000);
+  await settle();
+  assert.equal(done.error.code, "timeout");
+  assert.equal(f.socket.of("cancel").length, 1);
+});
+
+test("an extension that is refused goes to the listener of errors, and ends no lease", async () => {
+  const { f, done } = await working(() => new Promise(() => {}));
+  const errors = [];
+  f.tw.on("error", (error) => errors.push(error.code));
+  f.deliver(1);
+  await settle();
+  mock.timers.tick(15_000);
+  await settle();
+  f.socket.error(f.socket.of("extend")[0], "unavailable", { retryable: true });
+  await settle();
+  assert.deepEqual(errors, ["unavailable"]);
+  assert.deepEqual(done, []);
+  mock.timers.tick(15_000);
+  await settle();
+  assert.equal(f.socket.of("extend").length, 2);
+});
+
+test("an acknowledgement has no more deliveries than the server takes", async () => {
+  const { f, done } = await working(() => {}, { concurrency: 2_500 });
+  for (let i = 0; i < 2_500; i++) f.deliver(i);
+  await settle();
+  mock.timers.tick(10);
+  for (let i = 0; i < 3; i++) {
+    await settle();
+    f.socket.ok(f.socket.of("ack")[i]);
+  }
+  await settle();
+  assert.deepEqual(f.socket.of("ack").map((m) => m.deliveries.length), [1_000, 1_000, 500]);
+  assert.equal(done.filter(([, outcome]) => outcome === "acked").length, 2_500);
+});
+
+test("an error without a text gives the message back, too", async () => {
+  const odd = [Object.assign(new Error(), { message: undefined }), Object.assign(new Error(), { message: { a: 1 } }), Symbol("s")];
+  const { f } = await working((job) => {
+    throw odd[job.position];
+  }, { concurrency: 3 });
+  for (const position of [0, 1, 2]) f.deliver(position);
+  await settle();
+  assert.equal(f.socket.of("nack").length, 3);
 });

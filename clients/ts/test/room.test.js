@@ -141,6 +141,8 @@ test("a program that takes no chats of a stored room gets them later", async () 
   assert.equal(f.socket.of("leave").length, 1);
   const again = f.socket.of("join")[1];
   assert.equal(again.after, 2);
+  f.chat("5", { position: 5 }); // on its way before the room was left: it comes again
+  f.socket.ok(f.socket.of("leave")[0]);
   f.chat("3", { position: 3 });
   assert.equal((await room.messages.next()).value.text, "3");
 });
@@ -166,7 +168,29 @@ test("a join that is refused, and a leave", async () => {
   await assert.rejects(f.tw.room("r").join(), TypeError);
   const leaving = room.leave();
   await settle();
-  f.socket.ok(f.socket.of("leave")[0]);
+  f.socket.ok(f.socket.of("leave").at(-1));
   await leaving;
   assert.equal((await room.messages.next()).done, true);
+});
+
+test("the fields of a chat do not change what the library asks, nor where", async () => {
+  const { f, room } = await joined();
+  const said = watch(room.chat({ text: "x", id: "mine", type: "publish", client: "c", sequence: 9, room: "other", mood: 7 }));
+  await settle();
+  const sent = f.socket.sent.at(-1);
+  assert.equal(typeof sent.id, "number");
+  assert.deepEqual({ ...sent, id: 0 }, { id: 0, type: "chat", room: "r", text: "x", mood: 7 });
+  f.socket.ok(sent);
+  await settle();
+  assert.deepEqual(said.value, {});
+});
+
+test("a join that has no answer in time is ended on the server", async () => {
+  const f = fake();
+  const joining = watch(f.tw.room("r").join({ timeout: "1s" }));
+  await f.up();
+  mock.timers.tick(1_000);
+  await settle();
+  assert.equal(joining.error.code, "timeout");
+  assert.equal(f.socket.of("leave").length, 1);
 });

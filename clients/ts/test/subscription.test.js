@@ -322,3 +322,33 @@ test("no code of the program runs on the loop that reads", async () => {
   await next;
   assert.deepEqual(order, ["read", "decoded"]);
 });
+
+test("a subscription that has no answer in time is ended on the server", async () => {
+  const f = fake();
+  const sub = f.tw.stream("s").subscribe({ group: "g", share: true, timeout: "1s" });
+  const ready = watch(sub.ready);
+  await f.up();
+  mock.timers.tick(1_000);
+  await settle();
+  assert.equal(ready.error.code, "timeout");
+  assert.equal(f.socket.of("unsubscribe")[0].subscription, f.socket.of("subscribe")[0].subscription);
+});
+
+test("a commit of all partitions leaves out those that are owned no more", async () => {
+  const f = fake();
+  const sub = f.tw.stream("s").subscribe({ group: "g", share: true });
+  await f.up();
+  const { subscription } = f.socket.of("subscribe")[0];
+  f.socket.ok(f.socket.of("subscribe")[0]);
+  f.socket.say({ type: "assigned", subscription, partitions: [0, 1] });
+  for (const partition of [0, 1]) f.socket.say({ type: "message", subscription, position: 5 + partition, partition, payload: "1", time: "" });
+  await sub.next();
+  await sub.next();
+  f.socket.say({ type: "revoked", subscription, partitions: [1] });
+  const committed = watch(sub.commit());
+  await settle();
+  assert.deepEqual(f.socket.of("commit").map((m) => [m.partition, m.position]), [[0, 5]]);
+  f.socket.ok(f.socket.of("commit")[0], { position: 5 });
+  await settle();
+  assert.equal(committed.value, 5);
+});

@@ -59,6 +59,13 @@ class Attached(Generic[T]):
         self._name = name
         self._registry[name] = self
 
+    def _give_up(self, error: BaseException, body: dict[str, Any]) -> None:
+        """The first request has failed. Without an answer the server may have it all the same."""
+        refused = isinstance(error, errors.Error) and not isinstance(error, errors.Timeout)
+        if not refused and self._registered and self._connection.connected:
+            self._connection.requests.tell(body)
+        self._forget()
+
     @property
     def _registered(self) -> bool:
         return self._registry.get(self._name) is self

@@ -71,8 +71,8 @@ class Consumer(Attached[dict[str, Any]], Generic[T]):
         self._register(self.queue, "already_consuming")
         try:
             await self.requests.perform(self._request())
-        except BaseException:
-            self._forget()
+        except BaseException as error:
+            self._give_up(error, {"type": "cancel", "queue": self.queue})
             raise
         self._started = True
         self._keep()

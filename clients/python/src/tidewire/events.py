@@ -279,8 +279,8 @@ class EventSubscription(Attached[dict[str, Any]]):
         self._register(self._connection.name(), "already_subscribed")
         try:
             await self._connection.requests.perform(self._request())
-        except BaseException:
-            self._forget()
+        except BaseException as error:
+            self._give_up(error, {"type": "unsubscribe", "subscription": self._name})
             raise
         self._started = True
 

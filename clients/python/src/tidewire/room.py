@@ -115,8 +115,8 @@ class Membership(Attached[dict[str, Any]]):
             body["history"] = self._history
         try:
             answer = await self._connection.requests.perform(body, timeout=timeout)
-        except BaseException:
-            self._forget()
+        except BaseException as error:
+            self._give_up(error, {"type": "leave", "room": self.room})
             raise
         self._entered(answer)
         if self.stored and self._position is None:
@@ -231,6 +231,9 @@ class Membership(Attached[dict[str, Any]]):
 
         In a room that is not stored it is sent once. Other fields go to the members as they are.
         """
+        reserved = {"type", "id", "room", "client", "sequence"} & fields.keys()
+        if reserved:
+            raise TypeError(f"the library has these fields of a chat itself: {sorted(reserved)}")
         body: dict[str, Any] = {"type": "chat", "room": self.room}
         if self.user is not None:
             body["user"] = self.user

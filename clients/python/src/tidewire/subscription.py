@@ -83,6 +83,8 @@ class Subscription(Attached[dict[str, Any]], Generic[T]):
         self._traced = otel.active()
         self._owned: set[int] = set()
         self._span: AbstractContextManager[Any] | None = None
+        #: messages of a page that was not handed out
+        self._begun: list[Message[T]] = []
 
     # The life of a subscription.
 
@@ -94,8 +96,8 @@ class Subscription(Attached[dict[str, Any]], Generic[T]):
         self._register(self._connection.name(), "already_subscribed")
         try:
             answer = await self._first(timeout)
-        except BaseException:
-            self._forget()
+        except BaseException as error:
+            self._give_up(error, self._unsubscribe())
             raise
         self._started = True
         if self._position is None:
@@ -133,7 +135,10 @@ class Subscription(Attached[dict[str, Any]], Generic[T]):
         self._feed.end(discard=True)
         self._forget()
         if known and connection.connected:
-            connection.requests.tell({"type": "unsubscribe", "subscription": self._name})
+            connection.requests.tell(self._unsubscribe())
+
+    def _unsubscribe(self) -> dict[str, Any]:
+        return {"type": "unsubscribe", "subscription": self._name}
 
     @property
     def position(self) -> int | None:
@@ -149,6 +154,8 @@ class Subscription(Attached[dict[str, Any]], Generic[T]):
         """Discards what waits: it comes again."""
         super().detach()
         self._credits.reset()
+        if self.options.share:
+            self._begun.clear()  # they come again
         self._tell_revoked(sorted(self._owned))
         self._owned.clear()
 
@@ -211,6 +218,7 @@ class Subscription(Attached[dict[str, Any]], Generic[T]):
 
     def _revoke(self, partitions: list[int]) -> None:
         gone = set(partitions)
+        self._begun[:] = [m for m in self._begun if m.partition not in gone]
         self._owned -= gone
         kept = [m for m in self._feed.items if m.get("partition") not in gone]
         discarded = sum(m["type"] == "message" for m in self._feed.items)
@@ -238,9 +246,12 @@ class Subscription(Attached[dict[str, Any]], Generic[T]):
         feed = self._feed
         self._check()
         while True:
-            if not feed.items and not await feed.wait():
+            if not self._begun and not feed.items and not await feed.wait():
                 raise StopAsyncIteration
-            message = self._hand_out(feed.items.popleft())
+            if self._begun:
+                message: Message[T] | None = self._begun.pop(0)
+            else:
+                message = self._hand_out(feed.items.popleft())
             if message is not None:
                 if self._traced:
                     self._span = otel.process(True, self.stream, message.headers)
@@ -296,21 +307,29 @@ class Subscription(Attached[dict[str, Any]], Generic[T]):
     async def _pages(self, most: int, wait: float) -> AsyncIterator[Page[T]]:
         loop = asyncio.get_running_loop()
         feed = self._feed
+        begun = self._begun
         while True:
-            messages: list[Message[T]] = []
-            if not await feed.wait():
+            if not begun and not await feed.wait():
                 return
             until = loop.time() + wait
-            while len(messages) < most:
+            failure: Exception | None = None
+            while len(begun) < most and failure is None:
                 if not feed.items:
                     await feed.wait_until(until)
                     if not feed.items:
                         break
-                message = self._hand_out(feed.items.popleft())
-                if message is not None:
-                    messages.append(message)
-            if messages:
+                try:
+                    message = self._hand_out(feed.items.popleft())
+                except Exception as error:
+                    failure = error  # the messages before it come first
+                else:
+                    begun += [] if message is None else [message]
+            if begun:
+                messages = begun[:most]
+                del begun[:most]
                 yield Page(messages, self._commit_page)
+            if failure is not None:
+                raise failure
 
     async def commit(self, message: Message[T] | int, *, partition: int | None = None) -> int:
         """Moves the offset of the group up to a message. Returns the offset."""
