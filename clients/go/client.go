@@ -60,6 +60,7 @@ type Client struct {
 type source interface {
 	attach(l *link) // the client holds its lock
 	detach()        // the client holds its lock
+	quit()          // ends it on the server, which may have begun it
 	finish(err error)
 }
 
@@ -272,13 +273,16 @@ func (c *Client) remove(s source) {
 	}
 }
 
-// reattach begins s again after a pause, if it is still there then.
+// reattach begins s again after a pause, if it and the connection are still there then.
 func (c *Client) reattach(s source, pause time.Duration) {
+	c.mu.Lock()
+	l := c.link // it begins on each later one anyway
+	c.mu.Unlock()
 	time.AfterFunc(pause, func() {
 		c.mu.Lock()
 		defer c.unlock()
-		if c.link != nil && slices.Contains(c.sources, s) {
-			s.attach(c.link)
+		if l != nil && c.link == l && slices.Contains(c.sources, s) {
+			s.attach(l)
 		}
 	})
 }

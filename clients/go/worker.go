@@ -74,11 +74,17 @@ func (w *workerCore) start(ctx context.Context) error {
 	return c.begun(ctx, w, w.ready, &w.first)
 }
 
-// attach consumes on l. The client holds its lock.
+// attach consumes on l, unless the worker takes no more. The client holds its lock.
 func (w *workerCore) attach(l *link) {
 	w.mu.Lock()
-	w.link = l
+	stopping := w.stopping
+	if !stopping {
+		w.link = l
+	}
 	w.mu.Unlock()
+	if stopping {
+		return
+	}
 	w.c.startOn(l, &request{kind: "consume", repeat: own, then: w.answered, encode: func(out *writer, _ *request) {
 		out.text("queue", w.queue)
 		out.number("credits", int64(w.options.Concurrency))
