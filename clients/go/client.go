@@ -202,16 +202,23 @@ func (c *Client) shut(cause error) {
 		l.first = nil
 		c.after = append(c.after, func() { l.close(1000) })
 	}
-	failed := closedError(cause)
-	for _, r := range slices.Concat(c.ready, c.waiting, slices.Collect(maps.Keys(c.resting))) {
+	failed, unanswered := closedError(cause), closedUnanswered(cause)
+	fail := func(r *request) {
+		if c.happened(r) {
+			c.finish(r, unanswered)
+			return
+		}
 		c.finish(r, failed)
+	}
+	for _, r := range slices.Concat(c.ready, c.waiting, slices.Collect(maps.Keys(c.resting))) {
+		fail(r)
 	}
 	for _, r := range c.sent {
 		if r.repeat == own {
 			c.finish(r, errDetached)
 			continue
 		}
-		c.finish(r, failed)
+		fail(r)
 	}
 	c.ready, c.waiting = nil, nil
 	sources := c.sources
