@@ -60,6 +60,7 @@ type Client struct {
 type source interface {
 	attach(l *link) // the client holds its lock
 	detach()        // the client holds its lock
+	quit()          // ends it on the server, which may have begun it
 	finish(err error)
 }
 
@@ -201,16 +202,23 @@ func (c *Client) shut(cause error) {
 		l.first = nil
 		c.after = append(c.after, func() { l.close(1000) })
 	}
-	failed := closedError(cause)
-	for _, r := range slices.Concat(c.ready, c.waiting, slices.Collect(maps.Keys(c.resting))) {
+	failed, unanswered := closedError(cause), closedUnanswered(cause)
+	fail := func(r *request) {
+		if c.happened(r) {
+			c.finish(r, unanswered)
+			return
+		}
 		c.finish(r, failed)
+	}
+	for _, r := range slices.Concat(c.ready, c.waiting, slices.Collect(maps.Keys(c.resting))) {
+		fail(r)
 	}
 	for _, r := range c.sent {
 		if r.repeat == own {
 			c.finish(r, errDetached)
 			continue
 		}
-		c.finish(r, failed)
+		fail(r)
 	}
 	c.ready, c.waiting = nil, nil
 	sources := c.sources
@@ -272,13 +280,16 @@ func (c *Client) remove(s source) {
 	}
 }
 
-// reattach begins s again after a pause, if it is still there then.
+// reattach begins s again after a pause, if it and the connection are still there then.
 func (c *Client) reattach(s source, pause time.Duration) {
+	c.mu.Lock()
+	l := c.link // it begins on each later one anyway
+	c.mu.Unlock()
 	time.AfterFunc(pause, func() {
 		c.mu.Lock()
 		defer c.unlock()
-		if c.link != nil && slices.Contains(c.sources, s) {
-			s.attach(c.link)
+		if l != nil && c.link == l && slices.Contains(c.sources, s) {
+			s.attach(l)
 		}
 	})
 }

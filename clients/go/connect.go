@@ -186,7 +186,7 @@ func (c *Client) dial() (*link, error) {
 	if token != "" {
 		header.Set("Authorization", "Bearer "+token)
 	}
-	l := &link{c: c, cbor: c.opts.Encoding == CBOR, wake: make(chan struct{}, 1), over: make(chan struct{})}
+	l := &link{c: c, cbor: c.opts.Encoding == CBOR, wake: make(chan struct{}, 1), over: make(chan struct{}), left: map[string]int{}}
 	protocol := "tidewire.v1"
 	if l.cbor {
 		protocol = "tidewire.v1.cbor"

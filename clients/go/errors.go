@@ -51,9 +51,9 @@ const (
 	ErrLeaseLost      = errorCode("lease_lost")        // another consumer has the message, or will get it
 	ErrFenced         = errorCode("fenced")            // another member owns the partition
 	ErrOutcomeUnknown = errorCode("outcome_unknown")   // it may have happened: check
-	ErrTimeout        = errorCode("timeout")           // it was never sent, and has not happened
-	ErrClosed         = errorCode("closed")            // the client was closed
-	ErrCancelled      = errorCode("cancelled")         // the context has ended; it was never sent
+	ErrTimeout        = errorCode("timeout")           // it was not sent in time, and has not happened
+	ErrClosed         = errorCode("closed")            // the client was closed. It is ErrOutcomeUnknown, too, if the request may have happened
+	ErrCancelled      = errorCode("cancelled")         // the context has ended, and it has not happened
 	ErrTooBig         = errorCode("too_big")           // a message is larger than the server takes
 	ErrInvalidMessage = errorCode("invalid_message")   // see InvalidMessageError
 	ErrAlready        = errorCode("already_consuming") // this client works on that queue
@@ -175,6 +175,12 @@ func closedError(cause error) error {
 		text += ": " + cause.Error()
 	}
 	return &Error{Code: "closed", Message: text, cause: cause}
+}
+
+// closedUnanswered is closedError for what was sent and has no answer. It is ErrOutcomeUnknown, too.
+func closedUnanswered(cause error) error {
+	e := unknown("the client is closed before the answer came", cause)
+	return &Error{Code: "closed", Message: closedError(cause).(*Error).Message + ". No answer has come: it may have happened. Check whether it has", cause: e}
 }
 
 // local returns an error that the library itself has found.

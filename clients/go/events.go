@@ -259,7 +259,7 @@ type eventPage struct {
 
 // page reads the events after a position. It changes the limit to the one with which that was possible.
 func (e *Events) page(ctx context.Context, query Query, after int64, limit *int) (eventPage, error) {
-	r := &request{kind: "query", limit: *limit}
+	r := &request{kind: "query", reads: true, limit: *limit}
 	defer func() { *limit = r.asked }()
 	fields := struct {
 		Query Query `json:"query"`
@@ -297,7 +297,7 @@ type Counts struct {
 
 // Project counts the events that match each query.
 func (e *Events) Project(ctx context.Context, queries ...Query) (Counts, error) {
-	return ask(ctx, e, &request{kind: "project"}, map[string][]Query{"queries": queries}, 0, func(c *Counts) error {
+	return ask(ctx, e, &request{kind: "project", reads: true}, map[string][]Query{"queries": queries}, 0, func(c *Counts) error {
 		if len(c.Counts) != len(queries) {
 			return fmt.Errorf("there are %d counts, of %d queries", len(c.Counts), len(queries))
 		}

@@ -35,6 +35,7 @@ type fake struct {
 // peer is the server's side of a connection.
 type peer struct {
 	t      *testing.T
+	f      *fake
 	ws     *websocket.Conn
 	header http.Header
 	mu     sync.Mutex
@@ -56,7 +57,7 @@ func newFake(t *testing.T) *fake {
 		if err != nil {
 			return
 		}
-		p := &peer{t: t, ws: ws, header: r.Header}
+		p := &peer{t: t, f: f, ws: ws, header: r.Header}
 		p.send(f.hello.Load().(string))
 		f.peers <- p
 	}))

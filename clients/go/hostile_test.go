@@ -17,7 +17,7 @@ func TestCloseFailsWhatPausesAfterARefusal(t *testing.T) {
 	got := begin(func() (Published, error) { return c.Stream("s").Publish(ctx, []byte("x")) })
 	p := f.accept(t)
 	p.answer(p.read("publish"), "error", frame{"code": "busy", "message": "later", "retryable": true, "retry_after_ms": 31536000000})
-	time.Sleep(50 * time.Millisecond)
+	p.reached(t, c)
 	now, cancel := context.WithCancel(ctx)
 	cancel()
 	c.Shutdown(now)

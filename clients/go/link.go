@@ -29,8 +29,9 @@ type link struct {
 	begun    bool
 	renewing atomic.Bool
 
-	first   []*request // of the library, to be sent before all others; under the lock of the client
-	control [][]byte   // JSON without an answer; under the lock of the client
+	first   []*request     // of the library, to be sent before all others; under the lock of the client
+	control [][]byte       // JSON without an answer; under the lock of the client
+	left    map[string]int // rooms, with the answers to leave that are due; under the lock of the client
 
 	reader struct { // of the goroutine that reads
 		buffer []byte

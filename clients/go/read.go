@@ -144,9 +144,9 @@ func (l *link) dispatch(in *incoming) error {
 		return l.failed(in)
 	case "chat", "gap", "presence", "history_lost":
 		l.c.mu.Lock()
-		m := l.c.rooms[string(in.room)]
+		m, left := l.c.rooms[string(in.room)], l.left[string(in.room)] > 0
 		l.c.mu.Unlock()
-		if m != nil {
+		if m != nil && !left {
 			return m.take(in)
 		}
 	case "expiring":

@@ -29,6 +29,8 @@ type request struct {
 	counted  bool // it counts against the bounds
 	sent     bool // at least once, or about to be
 	written  bool // at least once
+	lost     bool // it may have had an effect, since a connection has ended before its answer, or the server does not know
+	reads    bool // it has no effect
 	finished bool
 	attempts int
 	timer    *time.Timer
@@ -187,11 +189,24 @@ func (c *Client) expire(r *request) {
 		return
 	}
 	defer c.forget()
-	if r.sent && r.repeat != leased {
+	switch {
+	case c.refusedEachTime(r):
+		c.finish(r, r.err)
+	case r.sent && r.repeat != leased:
 		c.finish(r, unknown("no answer has come in time", r.err))
-		return
+	default:
+		c.finish(r, c.timeout("it could not be sent in time: nothing has happened"))
 	}
-	c.finish(r, c.timeout("it could not be sent in time: nothing has happened"))
+}
+
+// refusedEachTime reports whether r waits after errors that say that it has had no effect. The last one is its error. The caller holds the lock.
+func (c *Client) refusedEachTime(r *request) bool {
+	return r.err != nil && !r.lost && c.sent[r.id] != r
+}
+
+// happened reports whether r may have had an effect, although it has no answer. The caller holds the lock.
+func (c *Client) happened(r *request) bool {
+	return r.sent && !r.reads && !c.refusedEachTime(r)
 }
 
 // forget drops requests that have ended from those that wait, if they are many. The caller holds the lock.
@@ -217,7 +232,7 @@ func (c *Client) cancel(r *request, cause error) {
 	defer c.forget()
 	switch {
 	case r.finished:
-	case r.sent && (r.numbered || r.repeat == once):
+	case c.happened(r):
 		c.finish(r, unknown("the context has ended before the answer came", cause))
 	default:
 		c.finish(r, &Error{Code: "cancelled", Message: "the context has ended", cause: cause})
@@ -257,6 +272,7 @@ func (c *Client) takeBack(l *link) {
 		}
 		switch r.repeat {
 		case again:
+			r.lost = true
 			if len(r.members) == 0 || slices.ContainsFunc(r.members, func(m *request) bool { return !m.finished }) {
 				c.ready.insert(r)
 			}
@@ -291,6 +307,7 @@ func (c *Client) refuse(r *request, w *wireError) {
 	e := w.base(requestID(r.id))
 	if r.repeat == again && (w.Retryable || retried[w.Code] && (r.numbered || r.send != nil || w.Code == "token_expired")) && !c.closed {
 		r.err = e
+		r.lost = r.lost || w.Code == "outcome_unknown"
 		wait := e.RetryAfter
 		if wait == 0 {
 			wait = pause(r.attempts)

@@ -91,6 +91,7 @@ type Membership struct {
 	last     int64 // position up to which everything has come
 	has      bool  // last is known
 	behind   bool  // the program is too slow: chats are left out until it has taken what waits
+	leaving  bool // to join again after that
 	missed   int
 	members  []string
 	told     []string     // members as of the last Presence
@@ -174,10 +175,11 @@ func (m *Membership) answered(a *answer, err error) {
 	m.mu.Lock()
 	m.attempts = 0
 	m.stored = a.has
-	if a.has {
-		m.last, m.has = max(m.last, a.position), true
-	} else if m.begun {
+	switch {
+	case !a.has && m.begun:
 		m.gap(0)
+	case a.has && !m.behind: // else chats before that position were left out
+		m.last, m.has = max(m.last, a.position), true
 	}
 	m.begun = true
 	m.mu.Unlock()
@@ -205,7 +207,7 @@ func (m *Membership) failed(err error) {
 func (m *Membership) detach() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.link, m.behind = nil, false
+	m.link, m.behind, m.leaving = nil, false, false
 }
 
 // finish ends the iteration, after what has come.
@@ -297,10 +299,11 @@ func (m *Membership) next(ctx context.Context) (RoomEvent, error) {
 		}
 		ended, err, l := m.ended, m.err, (*link)(nil)
 		m.tellRest()
-		if m.behind {
+		if m.behind && !m.leaving {
 			m.caughtUp()
 			if m.stored {
 				l = m.link
+				m.leaving = l != nil
 			}
 		}
 		more := len(m.events) > 0
@@ -323,13 +326,33 @@ func (m *Membership) next(ctx context.Context) (RoomEvent, error) {
 // Leave ends the membership.
 func (m *Membership) Leave() error {
 	m.c.remove(m)
+	m.quit()
 	m.finish(nil)
 	m.mu.Lock()
-	l := m.link
+	defer m.mu.Unlock()
 	m.events, m.err, m.lost, m.stale = nil, nil, nil, false
-	m.mu.Unlock()
-	m.leave(l, nil)
 	return nil
+}
+
+// quit leaves the room. What comes before the answer is for nobody, also if the client joins again meanwhile.
+func (m *Membership) quit() {
+	m.mu.Lock()
+	l := m.link
+	m.link = nil
+	m.mu.Unlock()
+	if l == nil {
+		return
+	}
+	m.c.mu.Lock()
+	l.left[m.room]++
+	m.c.mu.Unlock()
+	m.leave(l, func(*answer, error) {
+		m.c.mu.Lock()
+		defer m.c.mu.Unlock()
+		if l.left[m.room]--; l.left[m.room] == 0 {
+			delete(l.left, m.room)
+		}
+	})
 }
 
 // leave leaves the room on l.

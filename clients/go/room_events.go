@@ -131,11 +131,11 @@ func (m *Membership) caughtUp() {
 // rejoin asks for the chats that were left out: those after the last one that came.
 func (m *Membership) rejoin(l *link) {
 	m.leave(l, func(_ *answer, err error) {
-		if err != nil {
+		if err == errDetached {
 			return
 		}
 		m.mu.Lock()
-		m.behind = false
+		m.behind, m.leaving = false, false
 		m.mu.Unlock()
 		m.c.reattach(m, 0)
 	})

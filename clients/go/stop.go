@@ -86,22 +86,35 @@ func (w *workerCore) withdraw(l *link) {
 	}
 }
 
-// giveBack ends the consumer: what it has not settled goes back to the queue. It waits for the answer, until grace ends.
+// giveBack ends the consumer, and waits for the answer, until grace ends.
 func (w *workerCore) giveBack(grace context.Context, l *link) {
-	if l == nil {
+	r := w.cancel(l)
+	if r == nil {
 		return
 	}
-	r := &request{kind: "cancel", repeat: own, encode: func(out *writer, _ *request) { out.text("queue", w.queue) }}
-	w.c.mu.Lock()
-	if w.c.link != l {
-		w.c.unlock()
-		return
-	}
-	w.c.startOn(l, r)
-	w.c.unlock()
 	select {
 	case <-r.done:
 	case <-l.over:
 	case <-grace.Done():
 	}
+}
+
+// quit ends the consumer, and does not wait.
+func (w *workerCore) quit() {
+	w.mu.Lock()
+	l := w.link
+	w.mu.Unlock()
+	w.cancel(l)
+}
+
+// cancel ends the consumer on l: what it has not settled goes back to the queue. It returns nil if that connection has ended.
+func (w *workerCore) cancel(l *link) *request {
+	w.c.mu.Lock()
+	defer w.c.unlock()
+	if l == nil || w.c.link != l {
+		return nil
+	}
+	r := &request{kind: "cancel", repeat: own, encode: func(out *writer, _ *request) { out.text("queue", w.queue) }}
+	w.c.startOn(l, r)
+	return r
 }

@@ -112,6 +112,7 @@ func (c *Client) begun(ctx context.Context, s source, ready chan struct{}, first
 		c.mu.Unlock()
 	}
 	c.remove(s)
+	s.quit()
 	s.finish(err)
 	return err
 }
@@ -208,9 +209,17 @@ func (s *subCore) finish(err error) {
 func (s *subCore) close() {
 	s.c.remove(s)
 	s.finish(nil)
+	s.quit()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.items, s.head, s.err = nil, 0, nil
+}
+
+// quit ends the subscription on the server.
+func (s *subCore) quit() {
 	s.mu.Lock()
 	l := s.link
-	s.items, s.head, s.link, s.err = nil, 0, nil, nil
+	s.link = nil
 	s.mu.Unlock()
 	if l == nil {
 		return

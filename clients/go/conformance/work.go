@@ -75,16 +75,7 @@ func (r *runner) work(c *command) (fields, error) {
 func (r *runner) handle(ctx context.Context, c *command, w *worker, j *tidewire.Job[any]) error {
 	do, hold := w.begin(c.Handle)
 	r.event(c.As, "job", fields{"position": j.Position, "attempt": j.Attempt, "value": j.Value})
-	told := make(chan struct{})
-	stop := context.AfterFunc(ctx, func() {
-		r.event(c.As, "cancelled", fields{"position": j.Position})
-		close(told)
-	})
-	defer func() {
-		if !stop() {
-			<-told
-		}
-	}()
+	defer watch(ctx, func() { r.event(c.As, "cancelled", fields{"position": j.Position}) })()
 	time.Sleep(ms(c.WorkMS))
 	switch do {
 	case "fail":
@@ -100,6 +91,25 @@ func (r *runner) handle(ctx context.Context, c *command, w *worker, j *tidewire.
 		}
 	}
 	return nil
+}
+
+// watch calls f when ctx ends. If ctx has ended, what it returns waits until f has been called. What waits for ctx may go on before the function
+// of AfterFunc has begun, and then that is not called any more.
+func watch(ctx context.Context, f func()) (end func()) {
+	told := make(chan struct{})
+	tell := func() {
+		f()
+		close(told)
+	}
+	stop := context.AfterFunc(ctx, tell)
+	return func() {
+		switch {
+		case !stop():
+			<-told
+		case ctx.Err() != nil:
+			tell()
+		}
+	}
 }
 
 func (r *runner) stop(c *command) (fields, error) {

@@ -6,7 +6,8 @@
 //	var orders tidewire.Log[Order] = inprocess.Log[Order](s, tidewire.JSONCodec[Order]{})
 //
 // What differs from the wire: nothing is repeated, since there is no connection that is lost; Timeout is that of the context; Group, Share, Keys and
-// WithHeaders are refused; and RetryAfter delivers a message again after the pause of the queue.
+// WithHeaders are refused; RetryAfter delivers a message again after the pause of the queue; OnOutcome hears of what a handler has returned, before
+// that is recorded; a panic of a handler is an error of it; and what would go to Options.Logger goes to slog.Default().
 package inprocess
 
 import (

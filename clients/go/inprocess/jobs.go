@@ -3,6 +3,8 @@ package inprocess
 import (
 	"context"
 	"fmt"
+	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/tidewire/tidewire/clients/go"
@@ -56,13 +58,27 @@ func (j *jobs[T]) Work(ctx context.Context, handle tidewire.Handler[T], options 
 	if err := o.Check(); err != nil {
 		return err
 	}
-	return failed(j.q.Work(ctx, queue.WorkOptions{Concurrency: o.Concurrency, Visibility: o.Lease, Grace: o.Drain}, func(ctx context.Context, d *queue.Delivery) error {
+	var telling sync.Mutex
+	work := queue.WorkOptions{Concurrency: o.Concurrency, Visibility: o.Lease, Grace: o.Drain, Log: slog.Default()}
+	return failed(j.q.Work(ctx, work, func(ctx context.Context, d *queue.Delivery) error {
 		err := j.handle(ctx, d, handle)
-		if tell := o.Outcome; tell != nil {
-			tell(d.Position, outcome(ctx, err))
+		if o.Outcome == nil {
+			j.log(ctx, d, err)
+			return err
 		}
+		telling.Lock()
+		defer telling.Unlock()
+		o.Outcome(d.Position, outcome(ctx, err))
 		return err
 	}))
+}
+
+// log tells of an error that no callback of the program hears of, and that the handler has not chosen.
+func (j *jobs[T]) log(ctx context.Context, d *queue.Delivery, err error) {
+	if err == nil || ctx.Err() != nil || tidewire.IsDead(err) || tidewire.RetryDelay(err) > 0 {
+		return
+	}
+	slog.ErrorContext(ctx, "tidewire: a handler has failed", "queue", j.q.Name(), "position", d.Position, "attempt", d.Attempt, "error", err)
 }
 
 func (j *jobs[T]) handle(ctx context.Context, d *queue.Delivery, handle tidewire.Handler[T]) error {
