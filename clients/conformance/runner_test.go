@@ -184,17 +184,20 @@ func (r *runner) see(want fields, inOrder bool) error {
 	})
 }
 
-// count waits for n events of a kind, and takes them.
+// count waits for n events of a kind, and takes them. Each 1,000 of them may take as long as one event.
 func (r *runner) count(on, event string, n int) (got []fields, err error) {
 	looked, found := 0, 0 // nobody else takes events: each is looked at once
-	err = r.await(fmt.Sprintf("%d events %q of %q", n, event, on), func() bool {
-		for ; looked < len(r.events[on]); looked++ {
-			if r.events[on][looked]["event"] == event {
-				found++
+	for want := 0; want < n && err == nil; {
+		want = min(want+1000, n)
+		err = r.await(fmt.Sprintf("%d events %q of %q", n, event, on), func() bool {
+			for ; looked < len(r.events[on]); looked++ {
+				if r.events[on][looked]["event"] == event {
+					found++
+				}
 			}
-		}
-		return found >= n
-	})
+			return found >= want
+		})
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.events[on] = slices.DeleteFunc(r.events[on], func(e fields) bool {
