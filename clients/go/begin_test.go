@@ -187,3 +187,25 @@ func TestWhatComesBeforeARoomIsLeftIsForNobody(t *testing.T) {
 	p.answer(join, "ok", frame{"position": 6})
 	takeChats(t, ctx, (<-joined).value, 4, 6)
 }
+
+func TestPositionsOfChatsAbove2To53(t *testing.T) {
+	f, ctx := newFake(t), testContext(t)
+	c := f.open(t, Options{})
+	const first = 1<<53 + 1
+	joined := begin(func() (*Membership, error) { return c.Room("r").Join(ctx, After(first-1), User("ann")) })
+	p := f.accept(t)
+	p.answer(p.read("join"), "ok", frame{"position": first - 1})
+	m := (<-joined).value
+	p.chats(first, first+2)
+	takeChats(t, ctx, m, first, first+2)
+	go p.obey()
+	m.ChatFields(ctx, nil) // no fields are no reason to panic
+}
+
+func TestADeliveryIsExtendedBeforeItsFirstLeaseEnds(t *testing.T) {
+	for lease, want := range map[time.Duration]time.Duration{time.Second: time.Second / 2, 30 * time.Second: 15 * time.Second, time.Hour: 15 * time.Second} {
+		if wait := beat(lease); wait != want {
+			t.Errorf("a lease of %v is extended after %v, want %v", lease, wait, want)
+		}
+	}
+}

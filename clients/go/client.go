@@ -25,6 +25,7 @@ type Client struct {
 
 	calls   callbacks
 	between func(err error, failures int) time.Duration // before the next attempt
+	within  time.Duration                               // of an attempt to connect, of the program's answer to Token, and of the server's to auth
 
 	mu       sync.Mutex
 	state    State
@@ -91,7 +92,7 @@ func Open(address string, options Options) (*Client, error) {
 	rand.Read(name[:])
 	c := &Client{
 		url: address, opts: options.withDefaults(), name: hex.EncodeToString(name[:]), sent: map[uint64]*request{}, resting: map[*request]struct{}{},
-		between: pauseAfter, subs: map[string]subscriber{}, workers: map[string]*workerCore{}, rooms: map[string]*Membership{},
+		between: pauseAfter, within: dialTimeout, subs: map[string]subscriber{}, workers: map[string]*workerCore{}, rooms: map[string]*Membership{},
 	}
 	c.life, c.end = context.WithCancel(context.Background())
 	return c, nil

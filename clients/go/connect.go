@@ -144,7 +144,7 @@ func pauseAfter(err error, failures int) time.Duration {
 	return pause(failures)
 }
 
-// token asks the program for a token.
+// token asks the program for a token, and waits no longer than ctx and an attempt last.
 func (c *Client) token(ctx context.Context) (string, error) {
 	if c.opts.Token == nil {
 		return c.opts.APIKey, nil
@@ -152,7 +152,21 @@ func (c *Client) token(ctx context.Context) (string, error) {
 	c.mu.Lock()
 	refused := c.refused
 	c.mu.Unlock()
-	token, err := c.opts.Token(ctx, refused)
+	ctx, cancel := context.WithTimeout(ctx, c.within)
+	defer cancel()
+	answer := make(chan func() (string, error), 1)
+	go func() {
+		token, err := c.opts.Token(ctx, refused)
+		answer <- func() (string, error) { return token, err }
+	}()
+	var token string
+	var err error
+	select {
+	case a := <-answer:
+		token, err = a()
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
 	if err != nil {
 		return "", fmt.Errorf("tidewire: no token: %w", err)
 	}
@@ -173,7 +187,7 @@ var buffers sync.Pool
 
 // dial makes one attempt to connect.
 func (c *Client) dial() (*link, error) {
-	ctx, cancel := context.WithTimeout(c.life, dialTimeout)
+	ctx, cancel := context.WithTimeout(c.life, c.within)
 	defer cancel()
 	token, err := c.token(ctx)
 	if err != nil {

@@ -15,6 +15,12 @@ const (
 	answered = 10 * time.Second // which has to come in this time
 )
 
+// control is what has no answer.
+type control struct {
+	kind int
+	text []byte
+}
+
 // link is one connection.
 type link struct {
 	c        *Client
@@ -30,7 +36,8 @@ type link struct {
 	renewing atomic.Bool
 
 	first   []*request     // of the library, to be sent before all others; under the lock of the client
-	control [][]byte       // JSON without an answer; under the lock of the client
+	control []control      // what has no answer; under the lock of the client
+	pong    []byte         // to be sent, since the server has asked; only the last one counts; under the lock of the client
 	left    map[string]int // rooms, with the answers to leave that are due; under the lock of the client
 
 	reader struct { // of the goroutine that reads
@@ -53,7 +60,10 @@ func (l *link) rest() {
 	l.reader.woken = l.reader.woken[:0]
 	if l.reader.pinged {
 		l.reader.pinged = false
-		l.ws.WriteControl(websocket.PongMessage, []byte(l.reader.ping), time.Now().Add(time.Second))
+		l.c.mu.Lock()
+		l.pong = []byte(l.reader.ping)
+		l.c.mu.Unlock()
+		l.signal()
 	}
 }
 
@@ -176,7 +186,7 @@ func (l *link) check() {
 		l.close(0)
 	case since >= quiet:
 		l.c.mu.Lock()
-		l.control = append(l.control, []byte(`{"type":"ping"}`))
+		l.control = append(l.control, control{websocket.TextMessage, []byte(`{"type":"ping"}`)})
 		l.c.mu.Unlock()
 		l.signal()
 		l.alive.Reset(quiet + answered - since)
@@ -208,7 +218,7 @@ func (l *link) close(code int) {
 
 // send sends JSON that has no answer. The caller holds the lock of the client.
 func (l *link) send(text []byte) {
-	l.control = append(l.control, text)
+	l.control = append(l.control, control{websocket.TextMessage, text})
 	l.signal()
 }
 
@@ -222,13 +232,13 @@ func (l *link) write() {
 			return
 		}
 		for {
-			var control [][]byte
-			todo, control = l.c.next(l, todo[:0])
-			if len(todo) == 0 && len(control) == 0 {
+			var unasked []control
+			todo, unasked = l.c.next(l, todo[:0])
+			if len(todo) == 0 && len(unasked) == 0 {
 				break
 			}
 			out.buf = takeBuffer()
-			err := l.writeAll(&out, todo, control)
+			err := l.writeAll(&out, todo, unasked)
 			out.buf = giveBuffer(out.buf)
 			if err != nil {
 				l.close(0)
@@ -239,10 +249,10 @@ func (l *link) write() {
 }
 
 // writeAll writes many messages with one call of the system.
-func (l *link) writeAll(out *writer, todo []*request, control [][]byte) error {
+func (l *link) writeAll(out *writer, todo []*request, unasked []control) error {
 	l.net.cork()
-	for _, text := range control {
-		if err := l.ws.WriteMessage(websocket.TextMessage, text); err != nil {
+	for _, u := range unasked {
+		if err := l.ws.WriteMessage(u.kind, u.text); err != nil {
 			return err
 		}
 	}
@@ -280,14 +290,18 @@ const (
 )
 
 // next takes what l sends next.
-func (c *Client) next(l *link, todo []*request) ([]*request, [][]byte) {
+func (c *Client) next(l *link, todo []*request) ([]*request, []control) {
 	c.mu.Lock()
 	defer c.unlock()
 	if c.link != l {
 		return nil, nil
 	}
-	control := l.control
+	unasked := l.control
 	l.control = nil
+	if l.pong != nil {
+		unasked = append(unasked, control{websocket.PongMessage, l.pong})
+		l.pong = nil
+	}
 	for _, r := range l.first {
 		todo = c.number(todo, r)
 	}
@@ -319,7 +333,7 @@ func (c *Client) next(l *link, todo []*request) ([]*request, [][]byte) {
 	} else {
 		c.ready = append(c.ready[:0], c.ready[i:]...)
 	}
-	return todo, control
+	return todo, unasked
 }
 
 // number gives a request what it needs on the wire. The caller holds the lock.

@@ -288,9 +288,13 @@ func (l *link) authenticate(token string) bool {
 	}
 	c.startOn(l, r)
 	c.unlock()
+	late := time.NewTimer(c.within)
+	defer late.Stop()
 	select {
 	case <-r.done:
 	case <-l.over:
+		return false
+	case <-late.C:
 		return false
 	}
 	c.setRefused(r.err != nil)

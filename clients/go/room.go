@@ -91,7 +91,7 @@ type Membership struct {
 	last     int64 // position up to which everything has come
 	has      bool  // last is known
 	behind   bool  // the program is too slow: chats are left out until it has taken what waits
-	leaving  bool // to join again after that
+	leaving  bool  // to join again after that
 	missed   int
 	members  []string
 	told     []string     // members as of the last Presence

@@ -11,10 +11,11 @@ import (
 
 // roomChat is a chat as it comes. All other fields are the application's.
 type roomChat struct {
-	User     string `json:"user"`
-	Text     string `json:"text"`
-	Position any    `json:"position"` // in a room that is not stored, these two are the application's, too
-	Time     any    `json:"time"`
+	User string `json:"user"`
+	Text string `json:"text"`
+	// In a room that is not stored, these two are the application's, too.
+	Position json.RawMessage `json:"position"`
+	Time     any             `json:"time"`
 }
 
 // roomMessage is another message of a room.
@@ -106,11 +107,11 @@ func (m *Membership) chat(text []byte, in *roomChat) {
 		return
 	}
 	c := &Chat{User: in.User, Text: in.Text, JSON: slices.Clone(text)}
-	if position, ok := in.Position.(float64); ok {
-		if m.has && int64(position) <= m.last {
+	if position, err := number(in.Position); err == nil {
+		if m.has && position <= m.last {
 			return
 		}
-		c.Position = int64(position)
+		c.Position = position
 		if written, ok := in.Time.(string); ok {
 			c.Time, _ = time.Parse(time.RFC3339Nano, written)
 		}
@@ -205,7 +206,9 @@ func (m *Membership) ChatFields(ctx context.Context, fields map[string]any, opti
 	if err := o.Check(); err != nil {
 		return Published{}, err
 	}
-	fields = maps.Clone(fields)
+	if fields = maps.Clone(fields); fields == nil {
+		fields = map[string]any{}
+	}
 	for _, name := range []string{"type", "id", "room", "client", "sequence"} {
 		delete(fields, name)
 	}

@@ -115,6 +115,12 @@ func (w *workerCore) ack(some []*delivery, round int) {
 	w.rest()
 }
 
+// firstLease is how long the server lets a delivery last that was not extended yet.
+const firstLease = 30 * time.Second
+
+// beat is how long the worker waits before it extends leases again: half of the time that the newest delivery has.
+func beat(lease time.Duration) time.Duration { return min(lease, firstLease) / 2 }
+
 // extend extends the leases of all deliveries that are under way.
 func (w *workerCore) extend() {
 	w.mu.Lock()
@@ -123,7 +129,7 @@ func (w *workerCore) extend() {
 		w.extender = nil
 		return
 	}
-	w.extender = time.AfterFunc(w.options.Lease/2, w.extend)
+	w.extender = time.AfterFunc(beat(w.options.Lease), w.extend)
 	some := make([]*delivery, 0, len(w.active))
 	for _, d := range w.active {
 		some = append(some, d)

@@ -221,7 +221,7 @@ func (w *workerCore) take(l *link, m *incoming) error {
 	}
 	w.active[d.name] = d
 	if w.extender == nil {
-		w.extender = time.AfterFunc(w.options.Lease/2, w.extend)
+		w.extender = time.AfterFunc(beat(w.options.Lease), w.extend)
 	}
 	if w.running >= w.options.Concurrency {
 		w.waiting = append(w.waiting, d)
