@@ -198,8 +198,11 @@ func TestPositionsOfChatsAbove2To53(t *testing.T) {
 	m := (<-joined).value
 	p.chats(first, first+2)
 	takeChats(t, ctx, m, first, first+2)
-	go p.obey()
-	m.ChatFields(ctx, nil) // no fields are no reason to panic
+	said := begin(func() (Published, error) { return m.ChatFields(ctx, nil) }) // no fields are no reason to panic
+	p.answer(p.read("chat"), "ok", frame{"position": first + 3})
+	if r := <-said; r.err != nil || r.value.Position != first+3 {
+		t.Errorf("got %+v", r)
+	}
 }
 
 func TestADeliveryIsExtendedBeforeItsFirstLeaseEnds(t *testing.T) {
