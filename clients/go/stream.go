@@ -24,7 +24,8 @@ func (JSONCodec[T]) Decode(payload []byte) (value T, err error) {
 	return value, err
 }
 
-// BytesCodec is the codec of Client.Stream and Client.Queue: the payload is the value.
+// BytesCodec is the codec of Client.Stream and Client.Queue: the payload is the value. It is not copied: the program
+// must not change it after the call, also if the call has ended early, since it may be sent again.
 type BytesCodec struct{}
 
 func (BytesCodec) Encode(value []byte) ([]byte, error)   { return value, nil }

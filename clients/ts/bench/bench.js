@@ -15,7 +15,8 @@ if (op === "publish") {
   await many(() => s.publish(payload));
   report(began);
 } else if (op === "memory") {
-  // It is all of the process, so the WebSocket too, but nothing of the first clients, which make what all share.
+  // The heap and the buffers, so those of the WebSocket too, but nothing of the first clients, which make what all share.
+  // The memory of the process would be of no use: it shrinks when the heap is collected.
   const clients = [];
   const open = async (n) => {
     for (let i = 0; i < n; i++) {
@@ -23,8 +24,10 @@ if (op === "publish") {
       clients.push(client);
       await client.stream(stream).subscribe().ready;
     }
+    await new Promise((resolve) => setTimeout(resolve, 100)); // what has ended by then can be collected
     globalThis.gc();
-    return process.memoryUsage().rss;
+    const { heapUsed, external } = process.memoryUsage();
+    return heapUsed + external;
   };
   const before = await open(50);
   const after = await open(count);
