@@ -114,6 +114,28 @@ async def test_leases_are_extended_and_lost(fake: FakeServer) -> None:
         await stopping
 
 
+async def test_a_long_lease_is_extended_before_the_first_one_ends(
+    fake: FakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidewire.consumer.LEASE", 0.04)
+    async with tidewire.connect(fake.url) as tw:
+
+        @tw.queue("q").worker(lease=3600)
+        async def work(job: Jobs) -> None:
+            await asyncio.Event().wait()
+
+        peer = await consuming(fake)
+        await peer.delivery("q", "1")
+        extend = await peer.take("extend")
+        assert (extend["deliveries"], extend["lease_ms"]) == (["1"], 3_600_000)
+        await peer.ok(extend, count=1)
+        stopping = asyncio.ensure_future(work.stop(drain=0))
+        while (request := await peer.take())["type"] != "cancel":
+            await peer.ok(request, count=1)
+        await peer.ok(request)
+        await stopping
+
+
 async def test_an_ack_of_a_lost_connection(fake: FakeServer) -> None:
     async with tidewire.connect(fake.url) as tw:
         opening = asyncio.ensure_future(tw.queue("q").consume(credits=2).__aenter__())

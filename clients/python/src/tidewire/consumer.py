@@ -212,10 +212,14 @@ class Consumer(Attached[dict[str, Any]], Generic[T]):
             self.settler.hurry()
 
     def _keep(self) -> None:
-        """Extends the leases of which half is over. One timer serves all of them."""
+        """Extends the leases of which half is over. One timer serves all of them.
+
+        The first lease of a delivery is the server's, however long the later ones are.
+        """
         loop = asyncio.get_running_loop()
-        self._keeper = loop.call_later(self._lease / 4, self._keep)
-        half = loop.time() - self._lease / 2
+        shortest = min(self._lease, LEASE)
+        self._keeper = loop.call_later(shortest / 4, self._keep)
+        half = loop.time() - shortest / 2
         due = [d for d, since in self._arrivals.items() if since <= half]
         due += [d for d, job in self.held.items() if job.leased <= half]
         for i in range(0, len(due), 1000):
