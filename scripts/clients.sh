@@ -105,7 +105,7 @@ serve() {
 	chmod 755 "$data" # as root, PostgreSQL runs as another user
 	log=$data/log
 	: >"$log"
-	"$root/bin/tidewire" serve --port 0 --data-dir "$data/data" --stored-rooms 'stored-*' >"$log" 2>&1 &
+	env -u GOGC "$root/bin/tidewire" serve --port 0 --data-dir "$data/data" --stored-rooms 'stored-*' >"$log" 2>&1 &
 	server=$!
 	trap 'kill $server; wait $server || true; rm -rf "$data"' EXIT
 	until grep -q 'listening on ' "$log"; do

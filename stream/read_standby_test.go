@@ -219,7 +219,7 @@ func TestStandby_OtherCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
-	other := pgtest.Start(t)
+	other := pgtest.StartOther(t)
 	otherPool, err := openMigrated(t.Context(), other.URL())
 	if err != nil {
 		t.Fatal(err)

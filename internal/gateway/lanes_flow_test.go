@@ -27,7 +27,7 @@ func TestLanes_StopsReading(t *testing.T) {
 			addr := serveLanes(t, gateway.LanesConfig{DummyEvery: time.Millisecond, LagTimeout: 5 * time.Second}) // far more than a busy machine keeps a reader waiting
 			c := dial(t, "ws://"+addr+"/ws")
 			send(t, c, hello)
-			for received := 0; received < 32<<20; {
+			for received := 0; received < 8<<20; {
 				messages, err := c.Read()
 				if err != nil {
 					t.Fatal(err)

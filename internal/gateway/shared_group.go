@@ -87,7 +87,7 @@ func (f *memberSource) send(most int) (sent int, err error) {
 	for i := range messages {
 		p.bytes += messageBytes(&messages[i])
 	}
-	return p.size, f.sub.passing.after(f.partition, p.passed, func() error { return f.sub.send(p) })
+	return p.size, f.sub.passing.after(f.partition, p.passed, func() error { return f.sub.send(&p) })
 }
 
 // tell tells the client a change of the partitions that it owns.

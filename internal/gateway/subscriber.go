@@ -76,9 +76,9 @@ func (f streamFeed) page(messages []engine.Message) page {
 }
 
 // subscriber is a subscription of a connection. Its goroutine takes credit, reads a
-// page from the store, and sends it as fast as the peer reads, before it reads the
-// next page: a slow peer costs the memory of one page, and a peer without credit
-// none.
+// page from the store, and sends it as fast as the peer reads: a slow peer costs the
+// memory of one page, and a peer without credit none. For a fast one, the next page is
+// read meanwhile (pageReader).
 type subscriber struct {
 	session *session
 	name    string
@@ -219,30 +219,23 @@ func (sub *subscriber) tell(err error) {
 	sub.session.pushEnd(with, sub.encoding)
 }
 
-// follow sends page after page until an error ends it. It takes credit first, so
-// that it holds no page while it has none.
+// follow sends page after page until an error ends it.
 func (sub *subscriber) follow(from feed) error {
+	r := newPageReader(sub, from)
+	defer r.stop()
 	for {
-		most, err := sub.credits.take(sub.ctx, maxBatch)
+		p, err := r.next()
 		if err != nil {
 			return err
 		}
-		if err := sub.session.conn.admit(sub.ctx); err != nil {
-			return err
-		}
-		p, err := from.next(sub.ctx, most)
-		if err != nil {
-			return err
-		}
-		sub.credits.giveBack(most - p.size)
-		if err := sub.passing.after(unparted, p.passed, func() error { return sub.send(p) }); err != nil {
+		if err := sub.passing.after(unparted, p.passed, func() error { return r.send(&p) }); err != nil {
 			return err
 		}
 	}
 }
 
 // send sends a page on the bulk lane.
-func (sub *subscriber) send(p page) error {
+func (sub *subscriber) send(p *page) error {
 	if p.size == 0 { // the filter has dropped all
 		return nil
 	}
@@ -250,9 +243,9 @@ func (sub *subscriber) send(p page) error {
 	held := int64(p.bytes + min(p.bytes, pushFrames))
 	memory.Take(budget.Page, held)
 	defer memory.Release(budget.Page, held)
-	sent, err := sub.sendShared(&p)
+	sent, err := sub.sendShared(p)
 	if err == nil && !sent {
-		err = sub.sendAlone(&p)
+		err = sub.sendAlone(p)
 	}
 	if err == nil {
 		server.delivered.Add(uint64(p.size))

@@ -249,7 +249,7 @@ func TestHosts_OpenToFormerPrimary(t *testing.T) {
 // TestHosts_OtherCluster: a server with other data is refused.
 func TestHosts_OtherCluster(t *testing.T) {
 	t.Parallel()
-	p := pgtest.Pair{Primary: pgtest.Start(t), Standby: pgtest.Start(t)}
+	p := pgtest.Pair{Primary: pgtest.Start(t), Standby: pgtest.StartOther(t)}
 	var log said
 	pool := openPool(t, pg.PoolConfig{URL: p.Both(t), Log: slog.New(slog.NewTextHandler(&log, nil))})
 	if log.count("system identifier") != 1 {

@@ -37,5 +37,5 @@ func Standby(t testing.TB, primary *embedpg.Server) *embedpg.Server {
 	t.Helper()
 	cfg := config()
 	cfg.Primary = primary
-	return startFor(t, cfg)
+	return startFor(t, cfg, start)
 }

@@ -162,14 +162,22 @@ func urlOf(srv *embedpg.Server, database string) string {
 }
 
 // Start starts a separate server, for a test that kills or restarts PostgreSQL.
-// It has PostgreSQL's default settings, and the database that its URL names.
+// It has PostgreSQL's default settings, and the database that its URL names. Servers
+// of this function are copies: all have the same system identifier.
 func Start(t testing.TB) *embedpg.Server {
 	t.Helper()
-	return startFor(t, config())
+	return startFor(t, config(), start)
+}
+
+// StartOther is Start for a server with a system identifier of its own: it is no copy
+// of the others.
+func StartOther(t testing.TB) *embedpg.Server {
+	t.Helper()
+	return startFor(t, config(), startNew)
 }
 
 // startFor starts a server that ends with the test.
-func startFor(t testing.TB, cfg embedpg.Config) *embedpg.Server {
+func startFor(t testing.TB, cfg embedpg.Config, start func(embedpg.Config, string) (*instance, error)) *embedpg.Server {
 	t.Helper()
 	inst, err := start(cfg, MemoryDir())
 	if err != nil {

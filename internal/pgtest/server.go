@@ -91,7 +91,19 @@ type instance struct {
 	guard  *guard
 }
 
+// start starts a server on a copy of the prepared cluster, or as a standby.
 func start(cfg embedpg.Config, below string) (*instance, error) {
+	if cfg.Primary != nil {
+		return startNew(cfg, below)
+	}
+	return startOn(cfg, below, prepared())
+}
+
+// startNew starts a server on a cluster of its own, or as a standby.
+func startNew(cfg embedpg.Config, below string) (*instance, error) { return startOn(cfg, below, "") }
+
+// startOn starts a server on a copy of a data directory, if one is given.
+func startOn(cfg embedpg.Config, below, copied string) (*instance, error) {
 	// Not t.TempDir: its path contains the test's name, and a socket's path has to
 	// be short. The mode of os.MkdirTemp would keep the unprivileged user out, so it
 	// is changed below.
@@ -99,19 +111,32 @@ func start(cfg embedpg.Config, below string) (*instance, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := os.Chmod(dir, 0o711); err != nil {
-		return nil, errors.Join(err, os.RemoveAll(dir))
-	}
-	cfg.DataDir = filepath.Join(dir, "db")
-	g, err := startGuard(dir, filepath.Join(cfg.DataDir, "pgdata", "postmaster.pid"))
+	inst, err := startIn(dir, cfg, copied)
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	return inst, nil
+}
+
+func startIn(dir string, cfg embedpg.Config, copied string) (*instance, error) {
+	if err := os.Chmod(dir, 0o711); err != nil {
+		return nil, err
+	}
+	cfg.DataDir = filepath.Join(dir, "db")
+	if copied != "" {
+		if err := copyData(copied, cfg.DataDir); err != nil {
+			return nil, err
+		}
+	}
+	g, err := startGuard(dir, filepath.Join(cfg.DataDir, "pgdata", "postmaster.pid"))
+	if err != nil {
+		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute)
 	defer cancel()
 	srv, err := embedpg.Start(ctx, cfg)
 	if err != nil {
-		return nil, errors.Join(err, g.dismiss(), os.RemoveAll(dir))
+		return nil, errors.Join(err, g.dismiss())
 	}
 	return &instance{server: srv, dir: dir, guard: g}, nil
 }
