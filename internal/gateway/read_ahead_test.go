@@ -1,0 +1,56 @@
+package gateway_test
+
+import (
+	"testing"
+)
+
+// bigPage makes a stream whose first page has 6 MiB, more than a connection takes before its client reads, and its second
+// one 10 messages.
+func bigPage(t *testing.T) (*fakeStreams, *wire) {
+	t.Helper()
+	streams, _, _, addr := serveAll(t)
+	streams.change(func() { streams.page = 600 })
+	fill(streams, "orders", 610, 10<<10)
+	return streams, connect(t, addr)
+}
+
+// pulled returns how many pages the subscriptions have read.
+func pulled(streams *fakeStreams) int { return locked(streams, func() int { return streams.pulled }) }
+
+// TestSubscribe_ReadsAhead: while the first page is sent, the second one is read. All messages come in order.
+func TestSubscribe_ReadsAhead(t *testing.T) {
+	t.Parallel()
+	streams, c := bigPage(t)
+	send(t, c.Conn, `{"type":"subscribe","stream":"orders","from":"start"}`)
+	waitFor(t, func() bool { return pulled(streams) == 2 }, "the second page is not read while the first one is sent")
+	c.positions("orders", 1, 610)
+}
+
+// TestSubscribe_ReadsAheadOnlyOnCredit: a page is not read before its client may get it.
+func TestSubscribe_ReadsAheadOnlyOnCredit(t *testing.T) {
+	t.Parallel()
+	streams, _, _, addr := serveAll(t)
+	fill(streams, "orders", 30, 10<<10) // pages of 10
+	c := connect(t, addr)
+	send(t, c.Conn, `{"type":"subscribe","stream":"orders","from":"start","credits":10}`)
+	c.positions("orders", 1, 10)
+	if got := pulled(streams); got != 1 {
+		t.Errorf("%d pages were read on credit for one", got)
+	}
+	send(t, c.Conn, `{"type":"credit","subscription":"orders","n":20}`)
+	c.positions("orders", 11, 30)
+}
+
+// TestSubscribe_EndsWhileReadingAhead: a subscription ends while it sends a page and holds the next one.
+func TestSubscribe_EndsWhileReadingAhead(t *testing.T) {
+	t.Parallel()
+	streams, c := bigPage(t)
+	send(t, c.Conn, `{"type":"subscribe","stream":"orders","from":"start"}`)
+	waitFor(t, func() bool { return pulled(streams) == 2 }, "the second page is not read while the first one is sent")
+	send(t, c.Conn, `{"type":"unsubscribe","id":9,"subscription":"orders"}`)
+	waitFor(t, func() bool { return locked(streams, func() int { return streams.open }) == 0 }, "the subscription is still open")
+	for c.next() != `{"type":"ok","id":9}` {
+	}
+	c.ask(`{"type":"subscribe","id":10,"stream":"orders","after":609}`, `{"type":"ok","id":10,"position":609}`)
+	c.positions("orders", 610, 610)
+}
