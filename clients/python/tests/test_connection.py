@@ -150,6 +150,25 @@ async def test_a_failing_listener_ends_the_block(fake: FakeServer) -> None:
             await tw.stream("s").publish(1, timeout=60)
 
 
+async def test_no_failure_of_the_background_is_lost(fake: FakeServer) -> None:
+    """The block raises one error; the loop is told the others."""
+    told: list[str] = []
+    asyncio.get_running_loop().set_exception_handler(
+        lambda _, context: told.append(str(context["exception"]))
+    )
+
+    def listener(state: tidewire.State) -> None:
+        raise RuntimeError(state.name)
+
+    with pytest.raises(KeyError):
+        async with tidewire.connect(fake.url, on_state=listener) as tw:
+            try:
+                await tw.stream("s").publish(1, timeout=60)
+            finally:
+                raise KeyError("mine")
+    assert {"connecting", "closed"} <= set(told), told
+
+
 async def test_a_failing_worker_ends_the_block(fake: FakeServer) -> None:
     async def refuse() -> None:
         peer = await fake.peer()

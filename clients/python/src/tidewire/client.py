@@ -129,10 +129,12 @@ class Client:
                     await asyncio.sleep(0)  # the interruption comes here
             owner.uncancel()
         await self.close()
-        if self._failure is None or (owner is not None and owner.cancelling()):
+        if self._failure is None:
             return
-        if error is None or isinstance(error, asyncio.CancelledError):
+        cancelled = owner is not None and owner.cancelling()
+        if not cancelled and (error is None or isinstance(error, asyncio.CancelledError)):
             raise self._failure
+        self._tell(self._failure)  # the block ends with another error
 
     async def close(self) -> None:
         """Stops the workers, waits for answers, at most 5 s, and ends every iterator."""
@@ -156,15 +158,18 @@ class Client:
                 self._fail(error)
 
     def _fail(self, error: BaseException) -> None:
-        """Raises an error of the background in the block of the client, or tells the loop."""
-        if self._owner is None:
-            asyncio.get_running_loop().call_exception_handler(
-                {"message": "an error in the background of a Tidewire client", "exception": error}
-            )
-        elif self._failure is None:
-            self._failure = error
-            self._interrupted = True
-            self._owner.cancel()
+        """Raises the first error of the background in the block, and tells the loop the others."""
+        if self._owner is None or self._failure is not None:
+            self._tell(error)
+            return
+        self._failure = error
+        self._interrupted = True
+        self._owner.cancel()
+
+    def _tell(self, error: BaseException) -> None:
+        asyncio.get_running_loop().call_exception_handler(
+            {"message": "an error in the background of a Tidewire client", "exception": error}
+        )
 
 
 def connect(
