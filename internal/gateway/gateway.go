@@ -18,6 +18,7 @@ import (
 
 	"github.com/tidewire/tidewire/internal/auth"
 	"github.com/tidewire/tidewire/internal/budget"
+	"github.com/tidewire/tidewire/internal/console"
 	"github.com/tidewire/tidewire/internal/engine"
 	"github.com/tidewire/tidewire/internal/limits"
 	"github.com/tidewire/tidewire/internal/overview"
@@ -196,6 +197,7 @@ func New(cfg Config) *Server {
 		s.api = newAPI(s)
 		s.mux.Handle("/v1/", s.api)
 		s.mux.Handle(clientPath, s.api)
+		s.mux.Handle("/console/", s.guarded(console.Handler()))
 		s.recorder = s.recorded()
 		go s.recorder.Run(work)
 	case Lanes:
