@@ -3,7 +3,14 @@ import { answered, refuse, token } from "./session.js";
 
 /** An error of the server, or that there was no answer. */
 export class Failure extends Error {
-  constructor(readonly status: number, readonly code: string, message: string, readonly oldest?: number) {
+  /** What is missing if the code is forbidden, as in the errors of the client. */
+  verb?: string;
+  kind?: string;
+  object?: string;
+  /** The oldest position that is kept, if the code is too_old. */
+  oldest?: number;
+
+  constructor(readonly status: number, readonly code: string, message: string) {
     super(message);
   }
 }
@@ -38,8 +45,8 @@ export async function text(path: string, { method = "GET", body, signal }: Call 
 /** The error of an answer. */
 export function failureOf(status: number, answer: string): Failure {
   try {
-    const { code, message, oldest } = JSON.parse(answer).error;
-    return new Failure(status, code, message, oldest);
+    const { code, message, oldest, verb, kind, name } = JSON.parse(answer).error;
+    return Object.assign(new Failure(status, code, message), { oldest, verb, kind, object: name });
   } catch {
     return new Failure(status, "unexpected", `The server, or a proxy before it, has answered with status ${status}.`);
   }

@@ -21,7 +21,7 @@ export function Nodes() {
       <h2 id="nodes">Servers of the cluster</h2>
       {error !== undefined && <Trouble error={error} retry={again} title="They are not known" />}
       {value && (
-        <div class="scroll" tabIndex={0} role="region" aria-labelledby="nodes">
+        <div class="scroll" tabIndex={0} role="group" aria-labelledby="nodes">
           <table>
             <thead><tr><th scope="col">Name</th><th scope="col">Heard</th><th scope="col">Version</th><th scope="col">Began</th><th scope="col">Seen</th></tr></thead>
             <tbody>

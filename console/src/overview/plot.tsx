@@ -31,15 +31,16 @@ export function Plot({ title, lines, points, write, least, gaps = false }: PlotO
   const plot = useRef<uPlot | undefined>(undefined);
   const pointed = useSignal<number | null>(null);
   useEffect(() => {
+    const element = place.current!;
     const make = () => {
       plot.current?.destroy();
-      plot.current = draw(place.current!, lines, dataOf(points.peek(), lines, gaps), write, least, (at) => void (pointed.value = at));
+      plot.current = draw(element, lines, dataOf(points.peek(), lines, gaps), write, least, (at) => void (pointed.value = at));
     };
     make();
     const scheme = matchMedia("(prefers-color-scheme: dark)");
     scheme.addEventListener("change", make);
-    const resize = new ResizeObserver(() => plot.current!.setSize(sizeOf(place.current!)));
-    resize.observe(place.current!);
+    const resize = new ResizeObserver(() => plot.current?.setSize(sizeOf(element)));
+    resize.observe(element);
     return () => {
       scheme.removeEventListener("change", make);
       resize.disconnect();

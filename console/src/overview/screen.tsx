@@ -17,7 +17,7 @@ export function OverviewScreen() {
   const now = overview.value;
   // Where the first steps stand is settled once, so that nothing jumps.
   const quiet = useRef<boolean | undefined>(undefined);
-  if (now && points.value.time.length) quiet.current ??= total(points.value, "stored") + total(points.value, "chats") === 0;
+  if (now) quiet.current ??= total(points.value, "stored") + total(points.value, "chats") === 0;
   return (
     <>
       <h1 tabIndex={-1}>Overview</h1>
@@ -27,7 +27,8 @@ export function OverviewScreen() {
           <Insecure open={!now.closed} />
           <Tiles now={points.value} started={now.started} />
           {quiet.current && <FirstSteps />}
-          <section aria-label="The last 15 minutes" class="plots">
+          <section aria-labelledby="plots" class="plots">
+            <h2 id="plots" class="hidden">The last 15 minutes</h2>
             <Plot title="Messages in" points={points} write={rate} least={4} lines={[
               { name: "stored", label: "streams, queues, events", colour: 0 },
               { name: "chats", label: "chats", colour: 1, dash: wide },

@@ -1,5 +1,4 @@
 import type { ComponentChildren } from "preact";
-import { Failure } from "../api.js";
 
 /** There is nothing, and what to do about that. */
 export function Empty({ title, children }: { title: string; children?: ComponentChildren }) {
@@ -17,6 +16,7 @@ const advice: Record<string, string> = {
   forbidden: "Ask an administrator for this right, or sign in with another token.",
   not_found: "It may have been dropped, or its name is another one.",
   unavailable: "PostgreSQL does not answer the server. The log of the server and tidewire doctor say more.",
+  history_lost: "Show the newest messages.",
   overloaded: "Try again in some seconds.",
   rate_limited: "Try again in some seconds.",
   unauthenticated: "Sign in.",
@@ -41,10 +41,11 @@ export function Trouble({ error, retry, title = "This did not work" }: { error: 
 /** The code of an error, of the API or of the client. */
 export const codeOf = (error: unknown): string => String((error as { code?: unknown } | undefined)?.code ?? "");
 
-export const messageOf = (error: unknown): string => {
-  const text = error instanceof Error ? error.message : String(error);
-  return error instanceof Failure ? sentence(text) : text;
-};
+export function messageOf(error: unknown): string {
+  const { verb, kind, object } = error as { verb?: string; kind?: string; object?: string };
+  if (verb && kind) return `No rule grants you this. It needs the right “${verb} ${kind}:${object ?? "*"}”.`;
+  return sentence(error instanceof Error ? error.message : String(error));
+}
 
 /** Messages of the server begin with a small letter and have no full stop. */
 const sentence = (text: string) => text.charAt(0).toUpperCase() + text.slice(1) + (/[.!?]$/.test(text) ? "" : ".");

@@ -34,7 +34,7 @@ export function Groups({ stream }: { stream: string }) {
   return (
     <section class="card" aria-labelledby="groups">
       <h2 id="groups">Groups</h2>
-      <div class="scroll" tabIndex={0} role="region" aria-labelledby="groups">
+      <div class="scroll" tabIndex={0} role="group" aria-labelledby="groups">
         <table>
           <thead><tr><th scope="col">Name</th><th scope="col" class="n">Has read up to</th><th scope="col" class="n">Behind by</th></tr></thead>
           <tbody>

@@ -87,8 +87,13 @@ export async function pageBefore(stream: string, before: number, key: string, si
 
 /** The message at a position, or undefined. */
 export async function messageAt(stream: string, position: number, signal: AbortSignal): Promise<Shown | undefined> {
-  const { messages } = await pageAfter(stream, position - 1, "", 1, signal);
-  return messages.find((m) => m.position === position);
+  try {
+    const { messages } = await pageAfter(stream, Math.max(position - 1, 0), "", 1, signal);
+    return messages.find((m) => m.position === position);
+  } catch (error) {
+    if (error instanceof Failure && error.code === "history_lost") return undefined; // it is after the end
+    throw error;
+  }
 }
 
 /** The position after which the messages of a time begin. */

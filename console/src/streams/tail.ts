@@ -1,6 +1,6 @@
 // Follows a stream. A stream that is faster than a reader can see is shown in parts, and says what it leaves out.
 import { signal } from "@preact/signals";
-import type { Codec, Subscription } from "tidewire";
+import { HistoryLost, type Codec, type Subscription } from "tidewire";
 import { ask, part } from "../api.js";
 import { client } from "../session.js";
 import type { Info, Shown } from "./messages.js";
@@ -79,7 +79,9 @@ export class Tail {
         await new Promise((resolve) => setTimeout(resolve, every));
       }
     } catch (error) {
-      if (mine === this.turn) this.end({ name: "ended", error });
+      if (mine !== this.turn) return;
+      if (error instanceof HistoryLost) this.position = undefined; // there is nothing to go on after
+      this.end({ name: "ended", error });
     }
   }
 
