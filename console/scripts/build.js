@@ -43,7 +43,7 @@ async function licenses({ inputs }) {
   return Buffer.from((await Promise.all(texts)).join("\n\n"));
 }
 
-/** What is in a folder, by path. */
+/** The files that are in the folder now, by their paths. */
 async function existing() {
   const all = new Map();
   for (const entry of await readdir(dist, { recursive: true, withFileTypes: true })) {

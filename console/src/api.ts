@@ -3,7 +3,7 @@ import { answered, refuse, token } from "./session.js";
 
 /** An error of the server, or that there was no answer. */
 export class Failure extends Error {
-  /** What is missing if the code is forbidden, as in the errors of the client. */
+  /** The right that is missing if the code is forbidden, as in the errors of the client. */
   verb?: string;
   kind?: string;
   object?: string;

@@ -1,4 +1,4 @@
-// Who is signed in, and the one client that this page has.
+// The user who is signed in, and the one client that this page has.
 import { computed, signal } from "@preact/signals";
 import { connect, SignedOut, type State, type Tidewire } from "tidewire";
 

@@ -30,7 +30,7 @@ type file struct {
 	kind, tag        string
 }
 
-// kinds are the types of files by the ends of their names. What a machine's own table says does not count.
+// kinds are the types of files by the ends of their names. The table of the machine does not count.
 var kinds = map[string]string{".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml", ".txt": "text/plain; charset=utf-8"}
 
 // files are those of dist, by their path below Prefix. They are compressed once.

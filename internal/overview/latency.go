@@ -26,7 +26,7 @@ type Latency struct {
 	last uint64 // begun at the last read
 }
 
-// Begin is called when a request has come. What it returns goes to End; it is zero if the request is not measured.
+// Begin is called when a request has come. Its result goes to End, and is zero if the request is not measured.
 func (l *Latency) Begin() time.Time {
 	n := l.begun.Add(1)
 	if stride := l.stride.Load(); stride > 1 && n%stride != 0 {

@@ -10,7 +10,7 @@ export type Node =
 const space = /[ \t\n\r]*/y;
 const token = /"(?:[^"\\\u0000-\u001f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*"|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null|[[\]{},:]/y;
 
-/** How deep values may be nested. What is deeper is shown as text. */
+/** How deep values may be nested. Deeper ones are shown as text. */
 const deepest = 200;
 
 /** Reads JSON, or returns undefined if it is none. */

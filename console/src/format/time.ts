@@ -5,7 +5,7 @@ const two = (n: number) => String(n).padStart(2, "0");
 const day = (t: Date) => `${t.getFullYear()}-${two(t.getMonth() + 1)}-${two(t.getDate())}`;
 const clock = (t: Date) => `${two(t.getHours())}:${two(t.getMinutes())}:${two(t.getSeconds())}`;
 
-/** Date and time to the millisecond. What is no time stays as it is. */
+/** Date and time to the millisecond. A text that is no time stays as it is. */
 export function moment(time: string): string {
   const t = new Date(time);
   return Number.isNaN(t.getTime()) ? time : `${day(t)} ${clock(t)}.${String(t.getMilliseconds()).padStart(3, "0")}`;

@@ -2,14 +2,14 @@ import { Command } from "../parts/copy.js";
 import { href } from "../router.js";
 import { closed } from "../session.js";
 
-/** What to try first, with commands to copy. */
+/** The first steps of a new user, with commands to copy. */
 export function FirstSteps() {
   const base = `${location.origin}/v1`;
   const token = closed.value ? ` -H "Authorization: Bearer $TOKEN"` : "";
   const json = `${token} -H 'Content-Type: application/json'`;
   return (
     <section aria-labelledby="first" class="card">
-      <h2 id="first">What to try first</h2>
+      <h2 id="first">First steps</h2>
       <ol class="steps">
         <li>
           <h3>Create a stream, and follow it</h3>

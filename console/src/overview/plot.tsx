@@ -95,7 +95,7 @@ function draw(place: HTMLElement, lines: Line[], data: uPlot.AlignedData, write:
   return new uPlot({
     ...sizeOf(place),
     legend: { show: false },
-    padding: [8, 8, 0, 0],
+    padding: [8, 20, 0, 0],
     cursor: { sync: { key: "overview" }, y: false, drag: { x: false, y: false }, points: { size: 6 } },
     hooks: { setCursor: [(self) => point(self.cursor.left! < 0 ? null : self.cursor.idx ?? null)] },
     scales: { y: { range: (_, __, most) => [0, Math.max(most * 1.1, least)] } },

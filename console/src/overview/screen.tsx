@@ -40,16 +40,16 @@ export function OverviewScreen() {
               { name: "settled", label: "settled", colour: 3, dash: dots },
             ]} />
             <Plot title="From publish to commit" points={points} write={micros} least={1000} gaps lines={[
-              { name: "publish_p50_us", label: "half within", colour: 0 },
-              { name: "publish_p99_us", label: "99 % within", colour: 1, dash: wide },
+              { name: "publish_p50_us", label: "p50", colour: 0 },
+              { name: "publish_p99_us", label: "p99", colour: 1, dash: wide },
             ]} />
             <Plot title="Connections" points={points} write={short} least={4} lines={[{ name: "connections", label: "open", colour: 5 }]} />
           </section>
           <div class="pair">
             {now.database && <PostgreSQL database={now.database} />}
             {now.node && <Nodes />}
+            {quiet.current === false && <FirstSteps />}
           </div>
-          {quiet.current === false && <FirstSteps />}
         </>
       )}
       {!now && trouble.value === undefined && <p class="soft">Asking the server.</p>}
@@ -72,7 +72,7 @@ function Tiles({ now, started }: { now: Points; started: string }) {
       <Tile name="Connections" value={value("connections", full)} note={`highest ${full(highest(now, "connections"))}`} />
       <Tile name="Stored" value={value("stored", rate)} note={`highest ${rate(highest(now, "stored"))}`} />
       <Tile name="Delivered" value={value("delivered", rate)} note={`highest ${rate(highest(now, "delivered"))}`} />
-      <Tile name="Publish, half within" value={latency("publish_p50_us")} note={`99 % within ${latency("publish_p99_us")}`} />
+      <Tile name="Publish, p50" value={latency("publish_p50_us")} note={`p99 ${latency("publish_p99_us")}`} />
       <Tile name="Missed or refused" value={full(slow)} note={slow ? `${full(total(now, "missed"))} missed by slow members, ${full(total(now, "rate_limited"))} over a rate` : "none in 15 minutes"} bad={slow > 0} />
       <Tile name="Memory" value={value("memory_bytes", bytes)} note={`up ${span(Date.now() - Date.parse(started))}`} />
     </dl>
@@ -91,7 +91,7 @@ function Tile({ name, value, note, bad = false }: { name: string; value: string;
 
 const here = /^(localhost|127\.\d+\.\d+\.\d+|\[::1\])$/;
 
-/** What is insecure about this server, as far as this page can see. */
+/** Says what is insecure about this server, as far as this page can see. */
 function Insecure({ open }: { open: boolean }) {
   if (here.test(location.hostname)) return null;
   const plain = location.protocol === "http:";

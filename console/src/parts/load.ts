@@ -1,7 +1,7 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import { user } from "../session.js";
 
-/** What is loaded, why it is not, and how to load it again. What was loaded before stays until then, so that nothing jumps. */
+/** A value that is loaded, why it is not, and how to load it again. The value before stays until then, so that nothing jumps. */
 export interface Loaded<T> {
   value: T | undefined;
   error: unknown;

@@ -10,7 +10,7 @@ export function Empty({ title, children }: { title: string; children?: Component
   );
 }
 
-/** What to do about errors, by their code. */
+/** Advice about errors, by their code. */
 const advice: Record<string, string> = {
   no_answer: "The console goes on by itself when the server is back.",
   forbidden: "Ask an administrator for this right, or sign in with another token.",

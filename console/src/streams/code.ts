@@ -2,7 +2,7 @@
 import { base64 } from "../format/bytes.js";
 import { parse, type Node } from "../format/json.js";
 
-/** What is published, and where. */
+/** A message, and where it is published. */
 export interface Published {
   origin: string;
   stream: string;

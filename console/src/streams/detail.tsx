@@ -25,7 +25,10 @@ interface DetailOptions {
 export function Detail({ stream, position, view, look, close, again }: DetailOptions) {
   const { value, error, loading, again: retry } = useLoad(async (signal) => ({ message: await messageAt(stream, position, signal) }), [stream, position]);
   const title = useRef<HTMLHeadingElement>(null);
-  useEffect(() => title.current?.focus({ preventScroll: true }), [position]);
+  useEffect(() => {
+    title.current?.focus({ preventScroll: true });
+    title.current?.scrollIntoView({ block: "nearest" });
+  }, [position]);
   return (
     <section class="detail card" aria-labelledby="detail" onKeyDown={(event) => event.key === "Escape" && close()}>
       <div class="head">

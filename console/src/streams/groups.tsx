@@ -14,14 +14,14 @@ interface Retention {
   consumed: boolean;
 }
 
-/** What a stream keeps, in words. */
+/** Says in words what a stream keeps. */
 export function keeps({ max_age_ms, max_bytes, consumed }: Retention): string {
   const bounds = [...(max_age_ms ? [span(max_age_ms)] : []), ...(max_bytes ? [bytes(max_bytes)] : [])].join(" and ");
   if (!bounds) return consumed ? "what a group has not read" : "everything";
   return consumed ? `${bounds}, and what a group has not read` : bounds;
 }
 
-/** What the stream keeps. A queue's stream has no retention of its own. */
+/** Shows what the stream keeps. A queue's stream has no retention of its own. */
 export function Retained({ stream }: { stream: string }) {
   const { value } = useLoad((signal) => ask<Retention>(`streams/${part(stream)}/retention`, { signal }), [stream]);
   return <>{value ? keeps(value) : "–"}</>;

@@ -9,7 +9,7 @@ export function positionOf(text: string | null): number | undefined {
   return text && Number.isSafeInteger(n) && n >= 0 ? n : undefined;
 }
 
-/** What both ways of looking at messages get. */
+/** The options of both ways of looking at messages. */
 export interface Look {
   is: Info;
   view: View;

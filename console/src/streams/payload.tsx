@@ -7,7 +7,7 @@ export type View = (typeof views)[number];
 /** How much of a payload is shown: more would make the page slow. */
 const most = 64 << 10;
 
-/** A payload as JSON, text or bytes. What is no JSON is shown as text, and what is no text as bytes. */
+/** A payload as JSON, text or bytes. If it is no JSON, it is shown as text, and if it is no text, as bytes. */
 export function Payload({ payload, view }: { payload: string | Uint8Array; view: View }) {
   const whole = payload.length;
   const part = typeof payload === "string" ? payload.slice(0, most) : payload.subarray(0, most);

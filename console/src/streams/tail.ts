@@ -1,6 +1,6 @@
 // Follows a stream. A stream that is faster than a reader can see is shown in parts, and says what it leaves out.
 import { signal } from "@preact/signals";
-import { HistoryLost, type Codec, type Subscription } from "tidewire";
+import { HistoryLost, type Codec, type Message, type Subscription } from "tidewire";
 import { ask, part } from "../api.js";
 import { client } from "../session.js";
 import type { Info, Shown } from "./messages.js";
@@ -8,17 +8,18 @@ import type { Info, Shown } from "./messages.js";
 /** Payloads as they come. */
 export const raw: Codec<string | Uint8Array> = { encode: (value) => value, decode: (payload) => payload };
 
-/** How many messages are shown, how often they change, and how far the view may be behind the stream before it goes on at the end. */
-const rows = 200;
-const every = 100;
-const behindMost = 20_000;
+/** How many messages are shown, and how far the view may be behind the stream before it goes on at the end. */
+const rows = 100;
+const behindMost = 5_000;
+/** How often the view changes, in milliseconds: less often when nobody could read along. */
+const pauseAfter = (messages: number) => (messages < rows ? 100 : 400);
 
 export interface TailState {
   name: "starting" | "live" | "paused" | "ended";
   error?: unknown;
 }
 
-/** What is shown of a stream while it is followed, the newest message first. */
+/** The part of a stream that is shown while it is followed, the newest message first. */
 export class Tail {
   readonly messages = signal<Shown[]>([]);
   readonly state = signal<TailState>({ name: "starting" });
@@ -76,7 +77,7 @@ export class Tail {
       for await (const page of subscription.pages(1000)) {
         if (mine !== this.turn) return;
         this.take(page);
-        await new Promise((resolve) => setTimeout(resolve, every));
+        await new Promise((resolve) => setTimeout(resolve, pauseAfter(page.length)));
       }
     } catch (error) {
       if (mine !== this.turn) return;
@@ -85,14 +86,14 @@ export class Tail {
     }
   }
 
-  private take(page: Iterable<{ position: number; time: string; key: string | undefined; headers: object | undefined; value: string | Uint8Array }>): void {
+  private take(page: readonly Message<string | Uint8Array>[]): void {
     const fresh: Shown[] = [];
-    for (const { position, time, key, headers, value } of page) {
+    for (const { position, time, key, headers, value } of page.slice(-rows)) {
       fresh.push({ position, time, key, headers: headers && JSON.stringify(headers), payload: value });
     }
     this.position = fresh.at(-1)!.position;
-    this.count.value += fresh.length;
-    this.second.count += fresh.length;
+    this.count.value += page.length;
+    this.second.count += page.length;
     this.messages.value = [...fresh.reverse(), ...this.messages.value].slice(0, rows);
   }
 
@@ -101,11 +102,11 @@ export class Tail {
     const now = performance.now();
     this.rate.value = Math.round((this.second.count / (now - this.second.began)) * 1000);
     this.second = { began: now, count: 0 };
-    if (this.rate.value < 1000 || this.key) return;
+    if (this.rate.value < rows || this.key) return;
     const { head } = await ask<Info>(`streams/${part(this.stream)}`).catch(() => ({ head: 0 }));
     if (mine !== this.turn || this.position === undefined || head - this.position < behindMost) return;
     this.subscription?.close();
-    this.left(head);
+    this.left(head - rows); // the newest ones are shown, also if none comes after them
     const next = ++this.turn;
     clearInterval(this.timer);
     this.timer = window.setInterval(() => void this.tick(next), 1000);

@@ -31,7 +31,7 @@ export async function open(t, browser, base, { width = 1280, height = 900, schem
   return page;
 }
 
-/** What axe-core finds, in a few words for each. */
+/** The findings of axe-core, in a few words each. */
 export async function findings(page) {
   await page.evaluate(axe);
   const { violations } = await page.evaluate(() => globalThis.axe.run(document, { resultTypes: ["violations"] }));

@@ -28,10 +28,10 @@ async function fill(stream, n, options = { keyed: true }) {
 const rows = (page) => page.locator("table.messages tbody tr");
 const positions = async (page) => (await page.locator("table.messages tbody th").allTextContents()).map((text) => Number(text.replace(",", "")));
 
-test("a new server shows what to try first", async (t) => {
+test("a new server shows the first steps", async (t) => {
   const page = await open(t, browser, base);
   await page.goto(`${base}/console/`);
-  const steps = page.getByRole("heading", { name: "What to try first" });
+  const steps = page.getByRole("heading", { name: "First steps" });
   await steps.waitFor();
   assert.ok((await steps.boundingBox()).y < (await page.locator(".plots").boundingBox()).y, "before the plots");
   await page.getByRole("button", { name: /^Copy curl -X POST/ }).click();
@@ -204,6 +204,25 @@ test("a stream is followed, paused without a loss, and read while it is paused",
   await page.getByRole("region", { name: "Message 7" }).getByText("two").waitFor();
   await page.getByRole("button", { name: "Browse" }).click();
   await page.locator("table[aria-label='Messages 1 to 8']").waitFor();
+});
+
+test("a stream that is too fast is shown in parts, and says how much it leaves out", async (t) => {
+  await v1(base, "POST", "streams/fast", {});
+  const page = await open(t, browser, base);
+  await page.goto(`${base}/console/streams/fast?live=1`);
+  await page.getByText("Live", { exact: true }).waitFor();
+  const messages = Array.from({ length: 1000 }, (_, n) => ({ payload: `${n}` }));
+  let over = false;
+  const flood = async () => { while (!over) await v1(base, "POST", "streams/fast/messages", { messages }); };
+  const floods = [flood(), flood(), flood()];
+  try {
+    await page.getByText(/[\d,]+ positions left out/).waitFor({ timeout: 30_000 });
+  } finally {
+    over = true;
+    await Promise.all(floods);
+  }
+  await v1(base, "POST", "streams/fast/messages", { payload: "the last" });
+  await rows(page).filter({ hasText: "the last" }).waitFor({ timeout: 30_000 });
 });
 
 test("a stream with partitions, groups, and what is not there", async (t) => {

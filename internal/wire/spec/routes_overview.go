@@ -9,7 +9,7 @@ func overviewRoute() Route {
 		return required(name, listOf(integer("of one second"), 0, maxPoints, description))
 	}
 	return Route{Method: "GET", Path: "/v1/overview", Name: "getOverview", Right: "metrics server:*",
-		Summary: "What this server has done in the last 15 minutes, second by second, and the state of its database.",
+		Summary: "Tells what this server has done in the last 15 minutes, second by second, and the state of its database.",
 		Query:   Fields{optional("after", atLeast(0, "only the points after this time, in seconds since 1970: that of the last point which the client has")).withDefault(0)},
 		Answer: objectOf(false,
 			optional("version", text("the version of this server")),
