@@ -17,7 +17,7 @@ K6_SCENARIOS := $(sort $(filter-out chat,$(basename $(notdir $(wildcard internal
 build check unit clients-ready clients-test contenders conformance: export GOGC = 400
 
 .DEFAULT_GOAL := build
-.PHONY: build run test check docs unit clients clients-ready clients-test contenders conformance bench bench-go bench-fairness bench-auth bench-clients k6 test-long test-flake test-hostile test-cluster fuzz clean help FORCE
+.PHONY: build run test check docs unit console console-test clients clients-ready clients-test contenders conformance bench bench-go bench-fairness bench-auth bench-clients k6 test-long test-flake test-hostile test-cluster fuzz clean help FORCE
 
 # Without what only a debugger needs (-s): that is a third of the size. Stack traces and profiles do not need it.
 ## build: write bin/tidewire (the default)
@@ -31,11 +31,11 @@ run: build
 # What mostly waits, for downloads or for the one core of an interpreter, runs beside something else.
 BESIDE = $(MAKE) -j2 $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
 
-## test: all that CI runs: check, unit tests under the race detector, client libraries, contenders, conformance
+## test: all that CI runs: check, unit tests under the race detector, client libraries, console, contenders, conformance
 test:
 	$(BESIDE) check clients-ready
 	$(MAKE) unit
-	$(BESIDE) clients-test contenders conformance
+	$(BESIDE) clients-test console-test contenders conformance
 
 ## check: formatting, vet, staticcheck, import rules, tidy modules
 check: $(TOOLS)/staticcheck $(TOOLS)/depguard
@@ -68,6 +68,14 @@ clients-ready:
 ## clients-test: the libraries' own tests (LIBRARY=ts); those of all libraries together are in clients/conformance
 clients-test: build clients-ready $(TOOLS)/staticcheck
 	GO='$(GO)' ./scripts/clients.sh test $(LIBRARY)
+
+## console: build the web console from console/src into internal/console/dist, which is committed (node and npm)
+console:
+	./scripts/console.sh build
+
+## console-test: the built files are those of the sources; tests of the console, also in Chromium if it is there
+console-test: build
+	./scripts/console.sh test
 
 ## contenders: vet, build and test the servers that Tidewire is compared with, and check that they follow one contract (cargo, python3)
 contenders: $(TOOLS)/staticcheck

@@ -20,6 +20,8 @@ type Engine struct {
 	Ready func(ctx context.Context) error
 	// Remark returns a line that /readyz adds when the engine is ready, or "".
 	Remark func() string
+	// Database tells the state of the database. With an error, only the connections are known. A nil func means that there is none.
+	Database func(ctx context.Context) (Database, error)
 }
 
 // Source receives the messages of one connection.

@@ -59,7 +59,8 @@ func onStore(v auth.Verb) func(*http.Request) need  { return needing(v, auth.Eve
 // routes are all paths under /v1/.
 func routes() map[string]route {
 	all := map[string]route{
-		"GET /v1/nodes": {(*call).listNodes, func(*http.Request) need { return needMetrics }},
+		"GET /v1/nodes":    {(*call).listNodes, func(*http.Request) need { return needMetrics }},
+		"GET /v1/overview": {(*call).overview, func(*http.Request) need { return needMetrics }},
 	}
 	for _, some := range []map[string]route{streamRoutes(), queueRoutes(), deadRoutes(), eventRoutes(), scheduleRoutes(), roomRoutes(), accessRoutes()} {
 		maps.Copy(all, some)

@@ -174,6 +174,7 @@ func (c *call) store(messages []engine.Message, store func(done func(engine.Plac
 		err   error
 	}
 	results := make(chan result, 1)
+	began := c.api.server.sessions.latency.Begin()
 	if err := store(func(first engine.Place, err error) { results <- result{first, err} }); err != nil {
 		c.fail(err, codeNotStored)
 		return
@@ -184,6 +185,7 @@ func (c *call) store(messages []engine.Message, store func(done func(engine.Plac
 			c.fail(r.err, codeNotStored)
 			return
 		}
+		c.api.server.sessions.latency.End(began)
 		if !r.first.Duplicate {
 			c.api.server.sessions.stored.Add(uint64(len(messages)))
 		}

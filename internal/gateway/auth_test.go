@@ -150,6 +150,7 @@ var doors = []struct {
 	{right: "presence room:a", http: "GET /v1/rooms/a/members"},
 	{right: "notify user:bob", http: "POST /v1/users/bob/messages", body: `{"message":{}}`},
 	{right: "metrics server:*", http: "GET /metrics"},
+	{right: "metrics server:*", http: "GET /v1/overview"},
 	{right: "profile server:*", http: "GET /debug/pprof/"},
 	{right: "bench server:*", http: "GET /ws/lanes"},
 	{right: "write ingest:*", http: "GET /ws/ingest"},

@@ -10,6 +10,7 @@ import (
 	"net/http/pprof"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -17,8 +18,10 @@ import (
 
 	"github.com/tidewire/tidewire/internal/auth"
 	"github.com/tidewire/tidewire/internal/budget"
+	"github.com/tidewire/tidewire/internal/console"
 	"github.com/tidewire/tidewire/internal/engine"
 	"github.com/tidewire/tidewire/internal/limits"
+	"github.com/tidewire/tidewire/internal/overview"
 	"github.com/tidewire/tidewire/websocket"
 )
 
@@ -142,9 +145,13 @@ type Server struct {
 	conns *connections
 	chats *chatServer // nil if not served
 	flood *lanesServer
-	// sessions and api are nil unless All is served.
+	// sessions, api and recorder are nil unless All is served.
 	sessions *sessions
 	api      *api
+	// recorder has the last figures of the server, and database the state of its database: for /v1/overview.
+	recorder *overview.Recorder
+	database databaseLook
+	ingested atomic.Uint64 // messages that /ws/ingest has taken
 	// work is the context of store calls by connections. It outlives requests,
 	// and ends when Shutdown's time is up.
 	work context.Context
@@ -190,6 +197,9 @@ func New(cfg Config) *Server {
 		s.api = newAPI(s)
 		s.mux.Handle("/v1/", s.api)
 		s.mux.Handle(clientPath, s.api)
+		s.mux.Handle("/console/", s.guarded(console.Handler()))
+		s.recorder = s.recorded()
+		go s.recorder.Run(work)
 	case Lanes:
 		s.mux.Handle("/ws", s.needing(needBench, http.HandlerFunc(s.lanes)))
 	case Chat:

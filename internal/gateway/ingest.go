@@ -110,6 +110,7 @@ func (in *ingestion) read() error {
 		if err := in.source.Submit(in.server.work, payloads); err != nil {
 			return &storeError{err}
 		}
+		in.server.ingested.Add(uint64(len(payloads)))
 		in.waited(began)
 		if err != nil {
 			return err

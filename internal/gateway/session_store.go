@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"sync"
+	"time"
 
 	"github.com/tidewire/tidewire/internal/engine"
 	"github.com/tidewire/tidewire/internal/wire"
@@ -11,9 +12,10 @@ import (
 // connections share a pool of them, so that an answer allocates nothing.
 type storing struct {
 	session *session
-	by      asked // keeps only this of the request
-	count   int   // sent if the request has a list of messages
-	stores  int   // number of messages
+	by      asked     // keeps only this of the request
+	began   time.Time // zero if its time is not measured
+	count   int       // sent if the request has a list of messages
+	stores  int       // number of messages
 	first   engine.Place
 	done    func(first engine.Place, err error) // answer, bound once
 }
@@ -27,7 +29,7 @@ func (s *session) storing(r *request, messages int) *storing {
 		a = new(storing)
 		a.done = a.answer
 	}
-	a.session, a.by, a.stores, a.count = s, r.asked(), messages, 0
+	a.session, a.by, a.began, a.stores, a.count = s, r.asked(), s.server.latency.Begin(), messages, 0
 	if r.Has(wire.FieldMessages) {
 		a.count = messages
 	}
@@ -50,6 +52,7 @@ func (a *storing) answer(first engine.Place, err error) {
 		if !first.Duplicate {
 			s.server.stored.Add(uint64(a.stores))
 		}
+		s.server.latency.End(a.began)
 		a.first = first
 		s.ok(a.by, stored(&a.first, a.count))
 	}

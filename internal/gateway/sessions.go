@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tidewire/tidewire/internal/engine"
+	"github.com/tidewire/tidewire/internal/overview"
 	"github.com/tidewire/tidewire/internal/wire"
 )
 
@@ -47,6 +48,7 @@ type sessions struct {
 	frames     sync.Pool // of *[]byte, for frames
 
 	ignored, stored, delivered, settled atomic.Uint64
+	latency                             overview.Latency // of publishes and enqueues, up to their commit
 }
 
 func newSessions(cfg Config, chats *chatServer, work context.Context) *sessions {

@@ -67,6 +67,7 @@ type Engine struct {
 	probe    *writeProbe
 	watch    stallWatch
 	received progress // progress of ingest
+	size     databaseSize
 
 	cancel  context.CancelFunc
 	running sync.WaitGroup
@@ -172,7 +173,7 @@ func (e *Engine) hubs() (all []*stream.Hub) {
 
 // Serves returns what the engine serves, for the gateway.
 func (e *Engine) Serves() engine.Engine {
-	s := engine.Engine{Ready: e.ready.check, Remark: e.remark}
+	s := engine.Engine{Ready: e.ready.check, Remark: e.remark, Database: e.database}
 	if e.ingest != nil {
 		s.Ingest = func(onCommit func(uint64)) engine.Source { return e.ingest.Source(onCommit) }
 	}

@@ -77,5 +77,6 @@ func serverRoutes() []Route {
 					optional("started", moment("when it began")),
 					optional("seen_ms", atLeast(0, "how long ago it has written to the database, in milliseconds")),
 					required("heard", boolean("this server hears it now"))), 0, 0, "all servers that are known, this one too")))},
+		overviewRoute(),
 	}
 }

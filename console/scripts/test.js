@@ -1,0 +1,24 @@
+// Runs the tests: those of parts, then those in a browser, with a real server. The second need bin/tidewire, and Chromium at CHROMIUM or /usr/bin/chromium.
+import { spawnSync } from "node:child_process";
+import { existsSync, readdirSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+
+const root = fileURLToPath(new URL("..", import.meta.url));
+const browser = process.env.CHROMIUM ?? "/usr/bin/chromium";
+const tests = (folder) => readdirSync(`${root}${folder}`).filter((name) => name.endsWith(".test.js")).map((name) => `${folder}/${name}`);
+
+function run(files, ...flags) {
+  return spawnSync(process.execPath, ["--test", ...flags, ...files], { cwd: root, stdio: "inherit", timeout: 600_000 }).status ?? 1;
+}
+
+const given = process.argv.slice(2);
+let status = run(given.length ? given : tests("test"));
+if (!status && !given.length) {
+  if (existsSync(browser)) {
+    status = run(tests("test/browser"), "--test-concurrency=1");
+  } else {
+    console.log(`console: not tested in a browser: there is none at ${browser}. Install Debian's package chromium, or set CHROMIUM`);
+    status = process.env.CI ? 1 : 0;
+  }
+}
+process.exit(status);

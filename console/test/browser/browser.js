@@ -1,0 +1,42 @@
+// Pages of a real browser, which fail a test if something is wrong that the test does not look at.
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { chromium } from "playwright-core";
+
+const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+
+/** Starts the browser. */
+export const launch = () => chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: ["--no-sandbox"] });
+
+/** A page. At the end of the test there must have been no request to another host, no error, and nothing that the policy has stopped. */
+export async function open(t, browser, base, { width = 1280, height = 900, scheme = "light", allowed = [] } = {}) {
+  const context = await browser.newContext({ viewport: { width, height }, colorScheme: scheme, timezoneId: "UTC", locale: "en-GB" });
+  await context.grantPermissions(["clipboard-read", "clipboard-write"], { origin: base });
+  const page = await context.newPage();
+  const wrong = [];
+  const foreign = [];
+  page.on("request", (request) => new URL(request.url()).origin !== base && foreign.push(request.url()));
+  page.on("websocket", (socket) => new URL(socket.url()).host !== new URL(base).host && foreign.push(socket.url()));
+  page.on("pageerror", (error) => wrong.push(error.message));
+  page.on("console", (message) => message.type() === "error" && !allowed.some((text) => message.text().includes(text)) && wrong.push(message.text()));
+  t.after(async () => {
+    const xss = await page.evaluate(() => globalThis.xss).catch(() => undefined);
+    await context.close();
+    assert.deepEqual(foreign, [], "requests to other hosts");
+    assert.deepEqual(wrong, [], "errors in the page");
+    assert.equal(xss, undefined, "a text of a message ran as a script");
+  });
+  page.setDefaultTimeout(15_000);
+  return page;
+}
+
+/** The findings of axe-core, in a few words each. */
+export async function findings(page) {
+  await page.evaluate(axe);
+  const { violations } = await page.evaluate(() => globalThis.axe.run(document, { resultTypes: ["violations"] }));
+  return violations.map(({ id, nodes }) => `${id}: ${nodes.map((node) => node.target.join(" ")).join(", ")}`);
+}
+
+/** Whether the page is wider than its window. */
+export const tooWide = (page) => page.evaluate(() => document.documentElement.scrollWidth > innerWidth);

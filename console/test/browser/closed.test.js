@@ -1,0 +1,94 @@
+// Flows of a server in closed mode: signing in, and what a user may not.
+import assert from "node:assert/strict";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, test } from "node:test";
+import { serve, v1 } from "../server.js";
+import { tokenOf } from "../token.js";
+import { launch, open } from "./browser.js";
+
+const secret = "0123456789abcdef0123456789abcdef";
+const allowed = ["401", "403"];
+let server, browser, base, folder;
+const admin = tokenOf(secret, "boss", "admin");
+const user = tokenOf(secret, "u7", "user");
+
+before(async () => {
+  folder = await mkdtemp(join(tmpdir(), "console-"));
+  await writeFile(join(folder, "secret"), secret, { mode: 0o600 });
+  const rules = ["admin: admin,read,publish,commit stream:**", "admin: metrics,connections server:*", "user: read stream:open-*"];
+  [server, browser] = await Promise.all([serve("--auth-secret-file", join(folder, "secret"), ...rules.flatMap((rule) => ["--rule", rule])), launch()]);
+  base = server.base;
+  for (const name of ["open-1", "secret-1"]) {
+    await v1(base, "POST", `streams/${name}`, {}, admin);
+    await v1(base, "POST", `streams/${name}/messages`, { payload: `of ${name}` }, admin);
+  }
+});
+after(async () => {
+  await browser?.close();
+  await server?.end();
+  await rm(folder, { recursive: true, force: true });
+});
+
+async function signIn(page, token) {
+  await page.getByLabel("Token or API key").fill(token);
+  await page.getByRole("button", { name: "Sign in" }).click();
+}
+
+test("a user signs in, stays so in this tab, and signs out", async (t) => {
+  const page = await open(t, browser, base, { allowed });
+  const urls = [];
+  page.on("request", (request) => urls.push(request.url()));
+  await page.goto(`${base}/console/streams`);
+  await page.getByRole("heading", { name: "Sign in" }).waitFor();
+  await signIn(page, "no token");
+  await page.getByText("The server does not accept this token.").waitFor();
+  assert.equal(await page.evaluate(() => sessionStorage.length), 0, "a token that was refused is not kept");
+  await signIn(page, `Bearer ${admin}`);
+  await page.getByRole("link", { name: "open-1" }).waitFor();
+  assert.equal(page.url(), `${base}/console/streams`, "the view that was asked for");
+  await page.reload();
+  await page.getByRole("link", { name: "secret-1" }).click();
+  await page.getByRole("button", { name: "Follow live" }).click();
+  await page.getByText("Live", { exact: true }).waitFor();
+  await v1(base, "POST", "streams/secret-1/messages", { payload: "fresh" }, admin);
+  await page.locator("table.messages").getByText("fresh").waitFor();
+  await page.getByRole("link", { name: "Overview" }).click();
+  await page.locator(".tile", { hasText: "Connections" }).getByText("highest 1").waitFor();
+  await page.getByRole("button", { name: "Sign out" }).click();
+  await page.getByRole("heading", { name: "Sign in" }).waitFor();
+  assert.equal(await page.evaluate(() => sessionStorage.length + localStorage.length), 0);
+  assert.ok(urls.every((url) => !url.includes(admin.slice(0, 20))), "no address has the token");
+});
+
+test("a user sees what it may, and is told what it may not", async (t) => {
+  const page = await open(t, browser, base, { allowed });
+  await page.goto(`${base}/console/`);
+  await signIn(page, user);
+  await page.getByText("There are no figures").waitFor();
+  await page.getByText("It needs the right “metrics server:*”.").waitFor();
+  await page.getByRole("link", { name: "Streams" }).click();
+  await page.getByRole("link", { name: "open-1" }).waitFor();
+  assert.equal(await page.getByRole("link", { name: "secret-1" }).count(), 0);
+  await page.getByRole("link", { name: "open-1" }).click();
+  await page.locator("table.messages").getByText("of open-1").waitFor();
+  await page.getByText("Publish a message").click();
+  await page.getByLabel("Payload", { exact: true }).fill("x");
+  await page.getByRole("button", { name: "Publish", exact: true }).click();
+  await page.getByText("It needs the right “publish stream:open-1”.").waitFor();
+  await page.goto(`${base}/console/streams/secret-1?live=1`);
+  await page.getByText("The stream could not be read").waitFor();
+});
+
+test("who is signed in no longer is asked to sign in again", async (t) => {
+  const page = await open(t, browser, base, { allowed: [...allowed, "WebSocket"] });
+  const token = tokenOf(secret, "guest", "admin");
+  await page.goto(`${base}/console/streams/open-1?live=1`);
+  await signIn(page, token);
+  await page.getByText("Live", { exact: true }).waitFor();
+  await v1(base, "POST", "tokens/revoke", { user: "guest" }, admin);
+  await page.getByText("The server does not accept your token any more").waitFor();
+  await signIn(page, admin);
+  await page.getByText("Live", { exact: true }).waitFor();
+});

@@ -1,0 +1,104 @@
+// How each screen looks: dark and light, wide and narrow; that it can be used by everybody; and that data are never markup.
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { serve, v1 } from "../server.js";
+import { findings, launch, open, tooWide } from "./browser.js";
+
+const nasty = [
+  "<script>globalThis.xss=1</script>", '<img src=x onerror="globalThis.xss=2">', '"><svg onload=globalThis.xss=3>', "javascript:globalThis.xss=4",
+  "'-globalThis.xss=5-'", "</textarea><iframe srcdoc='<script>parent.xss=6</script>'>", "{{constructor.constructor('globalThis.xss=7')()}}", "<a href=javascript:xss=8>x</a>",
+];
+let server, browser, base;
+const part = encodeURIComponent;
+
+before(async () => {
+  [server, browser] = await Promise.all([serve(), launch()]);
+  base = server.base;
+  await v1(base, "POST", "streams/orders", { keyed: true });
+  const messages = Array.from({ length: 60 }, (_, n) => ({ key: `customer-${n % 7}`, headers: { trace: "abc" }, payload: `{"id":${n},"paid":true,"total":12.50,"items":["tea",null]}` }));
+  await v1(base, "POST", "streams/orders/messages", { messages });
+  await v1(base, "POST", "streams/orders/groups/readers/commit", { position: 10 });
+  await v1(base, "POST", "streams/parted", { partitions: 8 });
+});
+after(async () => {
+  await browser?.close();
+  await server?.end();
+});
+
+/** Each screen and state, with a text that shows that it is there. */
+const screens = {
+  overview: ["", "Connections of this server"],
+  streams: ["streams", "Create a stream"],
+  stream: ["streams/orders", "Position"],
+  message: ["streams/orders?open=55&after=20", "Publish again"],
+  hex: ["streams/orders?view=hex&open=3", "000000  7b"],
+  live: ["streams/orders?live=1", "Waiting for the next message"],
+  partitions: ["streams/parted", "Choose one"],
+  nowhere: ["nothing", "There is nothing at this address"],
+};
+
+for (const [name, [path, text]] of Object.entries(screens)) {
+  for (const scheme of ["light", "dark"]) {
+    test(`${name}, ${scheme}`, async (t) => {
+      const page = await open(t, browser, base, { scheme });
+      await page.goto(`${base}/console/${path}`);
+      await page.getByText(text).first().waitFor();
+      assert.deepEqual(await findings(page), [], "axe-core");
+      for (const width of [1280, 800, 400]) {
+        await page.setViewportSize({ width, height: 900 });
+        assert.equal(await tooWide(page), false, `too wide for ${width} pixels`);
+      }
+      const paper = await page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+      assert.equal(paper, scheme === "dark" ? "rgb(18, 22, 27)" : "rgb(255, 255, 255)");
+    });
+  }
+}
+
+test("a plot takes the colours of the other scheme at once", async (t) => {
+  const page = await open(t, browser, base);
+  await page.goto(`${base}/console/`);
+  await page.locator(".plot canvas").first().waitFor();
+  await page.emulateMedia({ colorScheme: "dark" });
+  await page.waitForTimeout(300);
+  assert.equal(await page.locator(".plot canvas").count(), 4);
+});
+
+test("no data are markup, in any field", async (t) => {
+  for (const [i, text] of nasty.entries()) {
+    await v1(base, "POST", `streams/${part(text)}`, { keyed: true });
+    const others = nasty.map((payload, j) => ({ key: nasty[(j + i) % nasty.length], headers: { [payload]: payload }, payload: j % 2 ? payload : JSON.stringify({ [payload]: [payload] }) }));
+    await v1(base, "POST", `streams/${part(text)}/messages`, { messages: others });
+    await v1(base, "POST", `streams/${part(text)}/groups/${part(text)}/commit`, { position: 1 });
+  }
+  const page = await open(t, browser, base, { allowed: ["404", "400"] });
+  const clean = async (where) => {
+    const found = await page.evaluate(() => [...document.querySelectorAll("#app script, #app img, #app iframe, #app [onerror], #app [onload], a[href^='javascript']")].map((e) => e.outerHTML));
+    assert.deepEqual(found, [], where);
+  };
+  await page.goto(`${base}/console/streams`);
+  for (const text of nasty) await page.getByRole("link", { name: text, exact: true }).waitFor();
+  await clean("list");
+  for (const text of nasty) {
+    for (const view of ["json", "text", "hex"]) {
+      await page.goto(`${base}/console/streams/${part(text)}?open=1&view=${view}`);
+      await page.getByRole("heading", { name: text, exact: true }).waitFor();
+      await page.getByRole("button", { name: "Publish again" }).click();
+      await page.getByRole("row").filter({ has: page.getByRole("rowheader", { name: text, exact: true }) }).waitFor();
+      await clean(`${text} as ${view}`);
+    }
+    assert.equal(await page.title(), `${text} · Tidewire`);
+    await page.goto(`${base}/console/streams/orders?live=1&key=${part(text)}&view=${part(text)}`);
+    await page.getByText(`key ${text}`).waitFor();
+    await page.goto(`${base}/console/streams/orders?after=${part(text)}&open=${part(text)}&key=${part(text)}`);
+    await page.getByText("No message here has this key").waitFor();
+    await page.goto(`${base}/console/streams?find=${part(text)}`);
+    await page.getByRole("link", { name: text, exact: true }).waitFor();
+    await page.goto(`${base}/console/${part(text)}/${part(text)}`);
+    await clean(`addresses with ${text}`);
+  }
+  await page.goto(`${base}/console/streams/orders?live=1`);
+  await page.getByText("Live", { exact: true }).waitFor();
+  await v1(base, "POST", "streams/orders/messages", { messages: nasty.map((payload) => ({ key: payload, payload, headers: { a: payload } })) });
+  await page.locator("table.messages tbody tr").nth(nasty.length - 1).waitFor();
+  await clean("live");
+});

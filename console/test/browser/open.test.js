@@ -1,0 +1,267 @@
+// Flows of a server in open mode.
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { serve, v1 } from "../server.js";
+import { launch, open } from "./browser.js";
+
+let server, browser, base;
+before(async () => {
+  [server, browser] = await Promise.all([serve(), launch()]);
+  base = server.base;
+});
+after(async () => {
+  await browser?.close();
+  await server?.end();
+});
+
+const big = "9007199254740993123";
+
+/** Creates a stream with n messages, with keys a, b and c in turn. */
+async function fill(stream, n, options = { keyed: true }) {
+  await v1(base, "POST", `streams/${stream}`, options);
+  for (let i = 0; i < n; i += 100) {
+    const messages = Array.from({ length: Math.min(100, n - i) }, (_, j) => ({ key: "abc"[(i + j) % 3], headers: { n: i + j }, payload: `{"n":${i + j},"big":${big}}` }));
+    await v1(base, "POST", `streams/${stream}/messages`, { messages });
+  }
+}
+
+const rows = (page) => page.locator("table.messages tbody tr");
+const positions = async (page) => (await page.locator("table.messages tbody th").allTextContents()).map((text) => Number(text.replace(",", "")));
+
+test("a new server shows the first steps", async (t) => {
+  const page = await open(t, browser, base);
+  await page.goto(`${base}/console/`);
+  const steps = page.getByRole("heading", { name: "First steps" });
+  await steps.waitFor();
+  assert.ok((await steps.boundingBox()).y < (await page.locator(".plots").boundingBox()).y, "before the plots");
+  await page.getByRole("button", { name: /^Copy curl -X POST/ }).click();
+  await page.getByText("Copied").waitFor();
+  const command = await page.evaluate(() => navigator.clipboard.readText());
+  assert.equal(command, `curl -X POST ${base}/v1/streams/orders`);
+  await page.getByRole("link", { name: "Streams", exact: true }).click();
+  await page.getByText("There is no stream yet").waitFor();
+});
+
+test("the overview shows what happens", async (t) => {
+  await fill("busy", 200);
+  const page = await open(t, browser, base);
+  await page.goto(`${base}/console/`);
+  assert.equal(await page.title(), "Overview · Tidewire");
+  await page.locator(".tile", { hasText: "Stored" }).getByText(/highest [1-9]/).waitFor();
+  assert.equal(await page.locator(".plot canvas").count(), 4);
+  assert.match(await page.locator(".plot .canvas").first().getAttribute("aria-label"), /The newest values: streams, queues, events \d+\/s/);
+  await page.locator(".card", { hasText: "PostgreSQL" }).getByText("answers", { exact: true }).waitFor();
+  const asked = [];
+  page.on("request", (request) => request.url().includes("/v1/overview") && asked.push(request.url()));
+  await page.waitForTimeout(2500);
+  assert.ok(asked.length >= 2 && asked.every((url) => /after=\d{10}$/.test(url)), `it asks for what is new: ${asked}`);
+});
+
+test("the overview says when PostgreSQL is away, and when the server is", async (t) => {
+  const page = await open(t, browser, base, { allowed: ["ERR_INTERNET_DISCONNECTED"] });
+  await page.route("**/v1/overview*", async (route) => {
+    const response = await route.fetch();
+    const body = await response.json();
+    await route.fulfill({ response, json: { ...body, database: { reachable: false, standbys: 0, connections: 0, max_connections: 9 } } });
+  });
+  await page.goto(`${base}/console/`);
+  await page.getByText("PostgreSQL does not answer this server.").waitFor();
+  await page.unroute("**/v1/overview*");
+  await page.getByText("PostgreSQL does not answer this server.").waitFor({ state: "detached" });
+  await page.context().setOffline(true);
+  await page.getByText("No answer from the server. Trying again.").waitFor();
+  await page.getByText("The figures are not up to date").waitFor();
+  await page.context().setOffline(false);
+  await page.getByText("The figures are not up to date").waitFor({ state: "detached" });
+});
+
+test("a stream is created, and published to", async (t) => {
+  const page = await open(t, browser, base);
+  await page.goto(`${base}/console/streams`);
+  await page.getByLabel("Name").fill("made here/1");
+  await page.getByLabel("can be read by key").check();
+  await page.getByRole("button", { name: "Create" }).click();
+  await page.waitForURL(`${base}/console/streams/made%20here%2F1`);
+  await page.getByText("There is no message yet").waitFor();
+  await page.getByText("Publish a message").click();
+  await page.getByLabel("Key", { exact: true }).last().fill("k1");
+  await page.getByLabel("Headers").fill(`{"big":${big}}`);
+  await page.getByLabel("Payload", { exact: true }).fill(`{"big":${big}}`);
+  await page.getByRole("button", { name: "Publish", exact: true }).click();
+  await page.getByText("A browser would round a number").waitFor();
+  await page.getByLabel("Headers").fill('{"trace":"t1"}');
+  await page.getByLabel("Payload", { exact: true }).press("Control+Enter");
+  await page.getByText("Stored at position 1.").waitFor();
+  await rows(page).filter({ hasText: big }).waitFor();
+  const { messages } = await v1(base, "GET", "streams/made%20here%2F1/messages");
+  assert.deepEqual([messages[0].key, messages[0].headers, messages[0].payload], ["k1", { trace: "t1" }, `{"big":${big}}`]);
+});
+
+test("streams are found by their names", async (t) => {
+  for (const name of ["find-me", "other"]) await v1(base, "POST", `streams/${name}`, {});
+  const page = await open(t, browser, base);
+  await page.goto(`${base}/console/streams`);
+  await page.getByLabel("Find").fill("FIND");
+  await page.waitForURL(`${base}/console/streams?find=FIND`);
+  assert.deepEqual(await page.locator("table.list tbody th").allTextContents(), ["find-me"]);
+  await page.reload();
+  assert.deepEqual(await page.locator("table.list tbody th").allTextContents(), ["find-me"]);
+  await page.getByLabel("Find").fill("none of them");
+  await page.getByRole("button", { name: "Show all" }).click();
+  await page.getByRole("link", { name: "find-me" }).click();
+  await page.getByRole("heading", { name: "find-me" }).waitFor();
+});
+
+test("messages are browsed by position, key and time, and each view has an address", async (t) => {
+  await fill("browse", 130);
+  await new Promise((resolve) => setTimeout(resolve, 2100));
+  const time = new Date().toISOString().slice(0, 19);
+  await v1(base, "POST", "streams/browse/messages", { key: "late", payload: "late" });
+  const page = await open(t, browser, base);
+  await page.goto(`${base}/console/streams/browse`);
+  await rows(page).first().waitFor();
+  assert.deepEqual(await positions(page), Array.from({ length: 50 }, (_, i) => 131 - i));
+  await page.getByRole("button", { name: "Older" }).click();
+  await page.waitForURL(/after=31$/);
+  await page.reload();
+  await rows(page).first().waitFor();
+  assert.deepEqual(await positions(page), Array.from({ length: 50 }, (_, i) => 81 - i));
+  await page.getByRole("button", { name: "Newer" }).click();
+  await page.waitForURL(/after=81$/);
+  await page.getByRole("button", { name: "Oldest" }).click();
+  await page.locator("table[aria-label='Messages 1 to 50']").waitFor();
+  await page.goBack();
+  await page.waitForURL(/after=81$/);
+  await page.getByLabel("From position").fill("1,0");
+  await page.getByRole("button", { name: "Show", exact: true }).click();
+  await page.waitForURL(/after=9$/);
+  await page.getByLabel("Key", { exact: true }).first().fill("b");
+  await page.getByRole("button", { name: "Show", exact: true }).click();
+  await page.waitForURL(/key=b/);
+  await page.locator("table[aria-label='Messages 11 to 128']").waitFor();
+  assert.ok((await page.locator("td.key").allTextContents()).every((key) => key === "b"));
+  await page.getByLabel("Key", { exact: true }).first().fill("");
+  await page.getByLabel("or time").fill(time);
+  await page.getByRole("button", { name: "Show", exact: true }).click();
+  await page.waitForURL(/after=130$/);
+  await page.locator("table[aria-label='Messages 131 to 131']").waitFor();
+  await page.getByLabel("From position").fill("x");
+  await page.getByRole("button", { name: "Show", exact: true }).click();
+  await page.getByText("A position is a whole number, 0 or more.").waitFor();
+});
+
+test("a message is shown whole, and copied as a program", async (t) => {
+  await fill("whole", 3);
+  await v1(base, "POST", "streams/whole/messages", { payload_base64: "/wA8" });
+  await v1(base, "POST", "streams/whole/messages", { headers: { deep: { list: [1] } }, payload: "no { json" });
+  const page = await open(t, browser, base, { allowed: ["410"] });
+  await page.goto(`${base}/console/streams/whole`);
+  await page.getByRole("button", { name: "3", exact: true }).click();
+  await page.waitForURL(/open=3$/);
+  const detail = page.getByRole("region", { name: "Message 3" });
+  await detail.getByText(`"big": ${big}`).waitFor();
+  await detail.getByRole("radio", { name: "Hex" }).check({ force: true });
+  await page.waitForURL(/view=hex/);
+  await detail.getByText('000000  7b 22 6e 22').waitFor();
+  await detail.getByRole("button", { name: "curl that" }).click();
+  const copied = await page.evaluate(() => navigator.clipboard.readText());
+  assert.ok(copied.startsWith(`curl '${base}/v1/streams/whole/messages'`) && copied.includes(big), copied);
+  await page.keyboard.press("Escape");
+  await detail.waitFor({ state: "detached" });
+  await page.goto(`${base}/console/streams/whole?open=4`);
+  await page.getByText("The payload is not UTF-8").waitFor();
+  await page.goto(`${base}/console/streams/whole?open=5`);
+  await page.getByText("The payload is no JSON").waitFor();
+  await page.getByRole("button", { name: "Publish again" }).click();
+  assert.equal(await page.getByLabel("Payload", { exact: true }).inputValue(), "no { json");
+  assert.equal(await page.getByLabel("Headers").inputValue(), '{"deep":{"list":[1]}}');
+  await page.goto(`${base}/console/streams/whole?open=99`);
+  await page.getByText("There is no message at this position").waitFor();
+});
+
+test("a stream is followed, paused without a loss, and read while it is paused", async (t) => {
+  await fill("live", 5);
+  const say = (payload) => v1(base, "POST", "streams/live/messages", { payload });
+  const page = await open(t, browser, base);
+  await page.goto(`${base}/console/streams/live`);
+  await page.getByRole("button", { name: "Follow live" }).click();
+  await page.waitForURL(/live=1$/);
+  await page.getByText("Live", { exact: true }).waitFor();
+  await page.getByText("Connected", { exact: true }).waitFor();
+  await say("one");
+  await rows(page).filter({ hasText: "one" }).waitFor();
+  await page.getByRole("button", { name: "Pause" }).click();
+  await say("two");
+  await page.waitForTimeout(500);
+  assert.equal(await rows(page).count(), 1);
+  await page.getByRole("button", { name: "Go on" }).click();
+  await rows(page).filter({ hasText: "two" }).waitFor();
+  await say("three");
+  await rows(page).filter({ hasText: "three" }).waitFor();
+  assert.deepEqual(await positions(page), [8, 7, 6]);
+  await rows(page).filter({ hasText: "two" }).click();
+  await page.getByText("Paused").waitFor();
+  await page.getByRole("region", { name: "Message 7" }).getByText("two").waitFor();
+  await page.getByRole("button", { name: "Browse" }).click();
+  await page.locator("table[aria-label='Messages 1 to 8']").waitFor();
+});
+
+test("a stream that is too fast is shown in parts, and says how much it leaves out", async (t) => {
+  await v1(base, "POST", "streams/fast", {});
+  const page = await open(t, browser, base);
+  await page.goto(`${base}/console/streams/fast?live=1`);
+  await page.getByText("Live", { exact: true }).waitFor();
+  const messages = Array.from({ length: 1000 }, (_, n) => ({ payload: `${n}` }));
+  let over = false;
+  const flood = async () => { while (!over) await v1(base, "POST", "streams/fast/messages", { messages }); };
+  const floods = [flood(), flood(), flood()];
+  try {
+    await page.getByText(/[\d,]+ positions left out/).waitFor({ timeout: 30_000 });
+  } finally {
+    over = true;
+    await Promise.all(floods);
+  }
+  await v1(base, "POST", "streams/fast/messages", { payload: "the last" });
+  await rows(page).filter({ hasText: "the last" }).waitFor({ timeout: 30_000 });
+});
+
+test("a stream with partitions, groups, and what is not there", async (t) => {
+  await v1(base, "POST", "streams/parted", { partitions: 3 });
+  await fill("grouped", 4);
+  await v1(base, "POST", "streams/grouped/groups/readers/commit", { position: 1 });
+  const page = await open(t, browser, base, { allowed: ["404"] });
+  await page.goto(`${base}/console/streams/parted`);
+  await page.getByRole("link", { name: "parted/2" }).click();
+  await page.getByText("There is no message yet").waitFor();
+  await page.goto(`${base}/console/streams/grouped`);
+  const group = page.getByRole("row").filter({ hasText: "readers" });
+  await group.waitFor();
+  assert.deepEqual(await group.locator("th, td").allTextContents(), ["readers", "1", "3"]);
+  await page.goto(`${base}/console/streams/missing`);
+  await page.getByText("The stream could not be read").waitFor();
+  await page.goto(`${base}/console/nowhere/at/all`);
+  await page.getByText("There is nothing at this address").waitFor();
+  assert.equal(await page.title(), "No such page · Tidewire");
+});
+
+test("the console works with the keyboard", async (t) => {
+  await fill("keys", 3);
+  const page = await open(t, browser, base);
+  await page.goto(`${base}/console/streams/keys`);
+  await rows(page).first().waitFor();
+  await page.keyboard.press("Tab");
+  assert.equal(await page.evaluate(() => document.activeElement.textContent), "Skip to the content");
+  await page.keyboard.press("Enter");
+  assert.equal(await page.evaluate(() => document.activeElement.id), "main");
+  await page.getByRole("button", { name: "2", exact: true }).focus();
+  await page.keyboard.press("Enter");
+  await page.getByRole("region", { name: "Message 2" }).waitFor();
+  assert.equal(await page.evaluate(() => document.activeElement.textContent), "Message 2");
+  await page.keyboard.press("Escape");
+  await page.getByRole("region", { name: "Message 2" }).waitFor({ state: "detached" });
+  assert.equal(await page.evaluate(() => document.activeElement.textContent), "2");
+  await page.getByRole("link", { name: "Overview" }).focus();
+  await page.keyboard.press("Enter");
+  await page.getByRole("heading", { name: "Overview" }).waitFor();
+  assert.equal(await page.evaluate(() => document.activeElement.textContent), "Overview", "the new page has the focus");
+});

@@ -1,0 +1,35 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { load } from "./load.js";
+
+const { merge, even, length, last, lastKnown, highest, total } = await load("overview/points.ts");
+
+test("new points follow the old ones, and the oldest go", () => {
+  let points = { time: [] };
+  for (let i = 0; i < length + 10; i++) points = merge(points, { time: [i], stored: [i * 2] });
+  assert.equal(points.time.length, length);
+  assert.equal(points.time[0], 10);
+  assert.equal(points.stored.at(-1), (length + 9) * 2);
+  assert.deepEqual(merge(points, { time: [], stored: [] }), points);
+});
+
+test("a figure that an older server did not have is 0 before", () => {
+  assert.deepEqual(merge({ time: [1, 2] }, { time: [3], fresh: [7] }), { time: [1, 2, 3], fresh: [0, 0, 7] });
+});
+
+test("a plot has a place for each second", () => {
+  const values = even({ time: [100, 102], a: [5, 6] }, "a", 102);
+  assert.equal(values.length, length);
+  assert.deepEqual(values.slice(-3), [5, null, 6]);
+  assert.equal(values[0], null);
+});
+
+test("figures in one number", () => {
+  const points = { time: [1, 2, 3], a: [4, 9, 0] };
+  assert.equal(last(points, "a"), 0);
+  assert.equal(lastKnown(points, "a"), 9);
+  assert.equal(highest(points, "a"), 9);
+  assert.equal(total(points, "a"), 13);
+  assert.equal(last(points, "none"), undefined);
+  assert.equal(highest(points, "none"), 0);
+});

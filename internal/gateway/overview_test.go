@@ -1,0 +1,120 @@
+package gateway_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/tidewire/tidewire/internal/engine"
+	"github.com/tidewire/tidewire/internal/gateway"
+)
+
+// overviewAnswer is an answer of /v1/overview.
+type overviewAnswer struct {
+	Closed   bool
+	Points   map[string][]int64
+	Database map[string]any
+}
+
+func (c client) overview(query string) (a overviewAnswer) {
+	c.t.Helper()
+	status, text := c.do("GET", "/v1/overview"+query, "")
+	if err := json.Unmarshal([]byte(text), &a); err != nil || status != http.StatusOK {
+		c.t.Fatalf("%d %s %v", status, text, err)
+	}
+	return a
+}
+
+// TestOverview: what clients do is in the points, and a console gets only those that it does not have.
+func TestOverview(t *testing.T) {
+	t.Parallel()
+	f := closed{streams: newFakeStreams(t, "orders"), queues: newFakeQueues(t, "jobs")}
+	kept := cannedEngine(f)
+	var asked atomic.Int64
+	kept.Database = func(context.Context) (engine.Database, error) {
+		return engine.Database{Version: "18.3", Size: 1 << 30, WAL: asked.Add(1) << 20, Standbys: 1, Connections: 2, MaxConnections: 9}, nil
+	}
+	_, addr := serve(t, gateway.Config{Engine: kept, Nodes: cannedNodes{}, Version: "v1.2.3"})
+	c := client{t, addr}
+	w := connect(t, addr)
+	w.ask(`{"type":"publish","id":1,"stream":"s","payload":"x"}`, `{"type":"ok","id":1,"partition":1,"position":7}`)
+	c.do("POST", "/v1/streams/s/messages", `{"messages":[{"payload":"x"},{"payload":"y"}]}`)
+
+	began := time.Now()
+	var got overviewAnswer
+	for end := time.Now().Add(patience); sum(got.Points["stored"]) < 3 || sum(got.Points["connections"]) == 0; time.Sleep(50 * time.Millisecond) {
+		if got = c.overview(""); time.Now().After(end) {
+			t.Fatalf("%+v", got)
+		}
+	}
+	if sum(got.Points["publish_p50_us"]) < 1 || got.Closed {
+		t.Errorf("%+v", got)
+	}
+	for name, values := range got.Points {
+		if len(values) != len(got.Points["time"]) {
+			t.Errorf("%s has %d points of %d", name, len(values), len(got.Points["time"]))
+		}
+	}
+	last := got.Points["time"][len(got.Points["time"])-1]
+	for _, time := range c.overview(fmt.Sprint("?after=", last)).Points["time"] {
+		if time <= last {
+			t.Errorf("a point of %d after %d", time, last)
+		}
+	}
+	if got.Database["reachable"] != true || got.Database["standbys"] != 1.0 || asked.Load() != 1 {
+		t.Errorf("%v after %d questions to the database", got.Database, asked.Load())
+	}
+	time.Sleep(time.Until(began.Add(5500 * time.Millisecond))) // the state of the database is kept for 5 s
+	if rate, known := c.overview("").Database["wal_bytes_per_second"].(float64); asked.Load() != 2 || !known || rate < 1<<10 || rate > 1<<20 {
+		t.Errorf("the log grows by %v bytes/s, after %d questions to the database", rate, asked.Load())
+	}
+	c.refused("GET", "/v1/overview?after=-1", "", 400, "invalid_parameter")
+}
+
+func sum(values []int64) (all int64) {
+	for _, v := range values {
+		all += v
+	}
+	return all
+}
+
+// TestOverview_DatabaseAway: the rest is answered.
+func TestOverview_DatabaseAway(t *testing.T) {
+	t.Parallel()
+	kept := cannedEngine(closed{streams: newFakeStreams(t), queues: newFakeQueues(t)})
+	kept.Database = func(context.Context) (engine.Database, error) {
+		return engine.Database{MaxConnections: 9}, errors.New("away")
+	}
+	_, addr := serve(t, gateway.Config{Engine: kept})
+	if got := (client{t, addr}).overview("").Database; got["reachable"] != false || got["max_connections"] != 9.0 {
+		t.Errorf("%v", got)
+	}
+}
+
+// TestConsole: the page is served without a token, also in closed mode, and to no page of another origin.
+func TestConsole(t *testing.T) {
+	t.Parallel()
+	c := serveClosed(t, nil)
+	for origin, want := range map[string]int{"": http.StatusOK, "https://elsewhere.example": http.StatusForbidden} {
+		r, err := http.NewRequestWithContext(t.Context(), "GET", "http://"+c.addr+"/console/streams/orders?after=10", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if origin != "" {
+			r.Header.Set("Origin", origin)
+		}
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != want {
+			t.Errorf("origin %q: %d, want %d", origin, resp.StatusCode, want)
+		}
+	}
+}
