@@ -14,7 +14,7 @@ VCS     := $(shell git rev-parse HEAD >/dev/null 2>&1 && echo true || echo false
 K6_SCENARIOS := $(sort $(filter-out chat,$(basename $(notdir $(wildcard internal/bench/k6/*.js)))))
 
 # Compilers, analyzers and tests have small heaps for a short time: with less garbage collection they take a third less.
-build check unit clients-ready clients-test contenders conformance: export GOGC = 400
+build check unit clients-ready clients-test console-test contenders conformance: export GOGC = 400
 
 .DEFAULT_GOAL := build
 .PHONY: build run test check docs unit console console-test clients clients-ready clients-test contenders conformance bench bench-go bench-fairness bench-auth bench-clients k6 test-long test-flake test-hostile test-cluster fuzz clean help FORCE
