@@ -319,12 +319,16 @@ func (c *serveCmd) run(p *process, cfg gateway.Config, listeners, admin []net.Li
 	ctx, cancel := context.WithCancel(p.ctx)
 	defer cancel()
 	s.Listening = func() {
-		address := net.JoinHostPort(c.Host, strconv.Itoa(listeners[0].Addr().(*net.TCPAddr).Port))
+		port := strconv.Itoa(listeners[0].Addr().(*net.TCPAddr).Port)
+		address, scheme := net.JoinHostPort(c.Host, port), "http"
 		if c.renew != nil {
-			address = "https://" + address
+			address, scheme = "https://"+address, "https"
 			go c.renew(ctx)
 		}
 		fmt.Fprintln(p.Out, "listening on", address)
+		if cfg.Only == gateway.All {
+			fmt.Fprintf(p.Out, "console at %s://%s/console/\n", scheme, net.JoinHostPort(browsed(c.Host), port))
+		}
 		if len(admin) > 0 {
 			fmt.Fprintln(p.Out, "metrics on", admin[0].Addr())
 		}
@@ -341,4 +345,12 @@ func (c *serveCmd) run(p *process, cfg gateway.Config, listeners, admin []net.Li
 		s.Stopped = func(server *gateway.Server) error { return server.WriteChatStats(p.Out) }
 	}
 	return serve.Run(p.ctx, c.stop, s)
+}
+
+// browsed returns the name at which a browser of this machine reaches a server that listens on a host.
+func browsed(host string) string {
+	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+		return "localhost"
+	}
+	return host
 }
