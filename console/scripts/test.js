@@ -8,7 +8,7 @@ const browser = process.env.CHROMIUM ?? "/usr/bin/chromium";
 const tests = (folder) => readdirSync(`${root}${folder}`).filter((name) => name.endsWith(".test.js")).map((name) => `${folder}/${name}`);
 
 function run(files, ...flags) {
-  return spawnSync(process.execPath, ["--test", ...flags, ...files], { cwd: root, stdio: "inherit", timeout: 600_000 }).status ?? 1;
+  return spawnSync(process.execPath, ["--test", "--test-reporter=spec", ...flags, ...files], { cwd: root, stdio: "inherit", timeout: 600_000 }).status ?? 1;
 }
 
 const given = process.argv.slice(2);
