@@ -40,3 +40,16 @@ export async function findings(page) {
 
 /** Whether the page is wider than its window. */
 export const tooWide = (page) => page.evaluate(() => document.documentElement.scrollWidth > innerWidth);
+
+/** Waits until what is read equals what is wanted: a page shows some things a moment after its address. */
+export async function becomes(read, want) {
+  for (const end = Date.now() + 20_000; ; ) {
+    const got = await read();
+    try {
+      return assert.deepEqual(got, want);
+    } catch (error) {
+      if (Date.now() > end) throw error;
+    }
+    await new Promise((next) => setTimeout(next, 50));
+  }
+}

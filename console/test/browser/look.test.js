@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { serve, v1 } from "../server.js";
-import { findings, launch, open, tooWide } from "./browser.js";
+import { becomes, findings, launch, open, tooWide } from "./browser.js";
 
 const nasty = [
   "<script>globalThis.xss=1</script>", '<img src=x onerror="globalThis.xss=2">', '"><svg onload=globalThis.xss=3>', "javascript:globalThis.xss=4",
@@ -60,7 +60,7 @@ test("a plot takes the colours of the other scheme at once", async (t) => {
   await page.locator(".plot canvas").first().waitFor();
   await page.emulateMedia({ colorScheme: "dark" });
   await page.waitForTimeout(300);
-  assert.equal(await page.locator(".plot canvas").count(), 4);
+  await becomes(() => page.locator(".plot canvas").count(), 4);
 });
 
 test("no data are markup, in any field", async (t) => {

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { serve, v1 } from "../server.js";
-import { launch, open } from "./browser.js";
+import { becomes, launch, open } from "./browser.js";
 
 let server, browser, base;
 before(async () => {
@@ -46,9 +46,9 @@ test("the overview shows what happens", async (t) => {
   await fill("busy", 200);
   const page = await open(t, browser, base);
   await page.goto(`${base}/console/`);
-  assert.equal(await page.title(), "Overview · Tidewire");
+  await becomes(() => page.title(), "Overview · Tidewire");
   await page.locator(".tile", { hasText: "Stored" }).getByText(/highest [1-9]/).waitFor();
-  assert.equal(await page.locator(".plot canvas").count(), 4);
+  await becomes(() => page.locator(".plot canvas").count(), 4);
   assert.match(await page.locator(".plot .canvas").first().getAttribute("aria-label"), /The newest values: streams, queues, events \d+\/s/);
   await page.locator(".card", { hasText: "PostgreSQL" }).getByText("answers", { exact: true }).waitFor();
   const asked = [];
@@ -103,9 +103,9 @@ test("streams are found by their names", async (t) => {
   await page.goto(`${base}/console/streams`);
   await page.getByLabel("Find").fill("FIND");
   await page.waitForURL(`${base}/console/streams?find=FIND`);
-  assert.deepEqual(await page.locator("table.list tbody th").allTextContents(), ["find-me"]);
+  await becomes(() => page.locator("table.list tbody th").allTextContents(), ["find-me"]);
   await page.reload();
-  assert.deepEqual(await page.locator("table.list tbody th").allTextContents(), ["find-me"]);
+  await becomes(() => page.locator("table.list tbody th").allTextContents(), ["find-me"]);
   await page.getByLabel("Find").fill("none of them");
   await page.getByRole("button", { name: "Show all" }).click();
   await page.getByRole("link", { name: "find-me" }).click();
@@ -120,12 +120,12 @@ test("messages are browsed by position, key and time, and each view has an addre
   const page = await open(t, browser, base);
   await page.goto(`${base}/console/streams/browse`);
   await rows(page).first().waitFor();
-  assert.deepEqual(await positions(page), Array.from({ length: 50 }, (_, i) => 131 - i));
+  await becomes(() => positions(page), Array.from({ length: 50 }, (_, i) => 131 - i));
   await page.getByRole("button", { name: "Older" }).click();
   await page.waitForURL(/after=31$/);
   await page.reload();
   await rows(page).first().waitFor();
-  assert.deepEqual(await positions(page), Array.from({ length: 50 }, (_, i) => 81 - i));
+  await becomes(() => positions(page), Array.from({ length: 50 }, (_, i) => 81 - i));
   await page.getByRole("button", { name: "Newer" }).click();
   await page.waitForURL(/after=81$/);
   await page.getByRole("button", { name: "Oldest" }).click();
@@ -173,8 +173,8 @@ test("a message is shown whole, and copied as a program", async (t) => {
   await page.goto(`${base}/console/streams/whole?open=5`);
   await page.getByText("The payload is no JSON").waitFor();
   await page.getByRole("button", { name: "Publish again" }).click();
-  assert.equal(await page.getByLabel("Payload", { exact: true }).inputValue(), "no { json");
-  assert.equal(await page.getByLabel("Headers").inputValue(), '{"deep":{"list":[1]}}');
+  await becomes(() => page.getByLabel("Payload", { exact: true }).inputValue(), "no { json");
+  await becomes(() => page.getByLabel("Headers").inputValue(), '{"deep":{"list":[1]}}');
   await page.goto(`${base}/console/streams/whole?open=99`);
   await page.getByText("There is no message at this position").waitFor();
 });
@@ -198,7 +198,7 @@ test("a stream is followed, paused without a loss, and read while it is paused",
   await rows(page).filter({ hasText: "two" }).waitFor();
   await say("three");
   await rows(page).filter({ hasText: "three" }).waitFor();
-  assert.deepEqual(await positions(page), [8, 7, 6]);
+  await becomes(() => positions(page), [8, 7, 6]);
   await rows(page).filter({ hasText: "two" }).click();
   await page.getByText("Paused").waitFor();
   await page.getByRole("region", { name: "Message 7" }).getByText("two").waitFor();
@@ -236,7 +236,7 @@ test("a stream with partitions, groups, and what is not there", async (t) => {
   await page.goto(`${base}/console/streams/grouped`);
   const group = page.getByRole("row").filter({ hasText: "readers" });
   await group.waitFor();
-  assert.deepEqual(await group.locator("th, td").allTextContents(), ["readers", "1", "3"]);
+  await becomes(() => group.locator("th, td").allTextContents(), ["readers", "1", "3"]);
   await page.goto(`${base}/console/streams/missing`);
   await page.getByText("The stream could not be read").waitFor();
   await page.goto(`${base}/console/nowhere/at/all`);
