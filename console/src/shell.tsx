@@ -2,6 +2,8 @@ import { useEffect, useRef } from "preact/hooks";
 import { overview } from "./overview/data.js";
 import { OverviewScreen } from "./overview/screen.js";
 import { Empty } from "./parts/notice.js";
+import { QueueList } from "./queues/list.js";
+import { QueueScreen } from "./queues/screen.js";
 import { href, place } from "./router.js";
 import { closed, connection, user, wanted } from "./session.js";
 import { SignIn, SignOut } from "./signin.js";
@@ -12,6 +14,7 @@ import { StreamScreen } from "./streams/screen.js";
 const screens = [
   { path: "", title: "Overview" },
   { path: "streams", title: "Streams" },
+  { path: "queues", title: "Queues" },
 ];
 
 export function Shell() {
@@ -60,16 +63,18 @@ function Screen({ parts }: { parts: string[] }) {
   if (screen === undefined) return <OverviewScreen />;
   if (screen === "streams" && name === undefined) return <StreamList />;
   if (screen === "streams" && more === undefined) return <StreamScreen key={name} name={name!} />;
+  if (screen === "queues" && name === undefined) return <QueueList />;
+  if (screen === "queues" && more === undefined) return <QueueScreen key={name} name={name!} />;
   return (
     <>
       <h1 tabIndex={-1}>No such page</h1>
-      <Empty title="There is nothing at this address"><p>Go to the <a href={href([])}>overview</a>, or to the <a href={href(["streams"])}>streams</a>.</p></Empty>
+      <Empty title="There is nothing at this address"><p>Go to the <a href={href([])}>overview</a>, to the <a href={href(["streams"])}>streams</a>, or to the <a href={href(["queues"])}>queues</a>.</p></Empty>
     </>
   );
 }
 
-function titleOf([screen, name]: string[]): string {
+function titleOf([screen = "", name, more]: string[]): string {
   if (wanted.value) return "Sign in";
-  if (screen === undefined) return "Overview";
-  return screen === "streams" ? name ?? "Streams" : "No such page";
+  const found = more === undefined && screens.find(({ path }) => path === screen);
+  return found ? name ?? found.title : "No such page";
 }

@@ -22,3 +22,9 @@ export function fromInput(value: string): string | undefined {
   const t = new Date(value);
   return value && !Number.isNaN(t.getTime()) ? t.toISOString() : undefined;
 }
+
+/** The text that an input of type datetime-local has for a time, "" if it is none. */
+export function toInput(time: string | undefined): string {
+  const t = new Date(time ?? "");
+  return Number.isNaN(t.getTime()) ? "" : `${day(t)}T${clock(t)}`;
+}

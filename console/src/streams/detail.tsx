@@ -45,7 +45,6 @@ export function Detail({ stream, position, view, look, close, again }: DetailOpt
 
 function Content({ stream, message: m, view, look, again }: Pick<DetailOptions, "stream" | "view" | "look" | "again"> & { message: Shown }) {
   const published = { origin: location.origin, stream, key: m.key, headers: m.headers, payload: m.payload, closed: !!closed.value };
-  const headers = m.headers === undefined ? undefined : parse(m.headers);
   return (
     <>
       <table class="facts">
@@ -55,6 +54,21 @@ function Content({ stream, message: m, view, look, again }: Pick<DetailOptions, 
           <tr><th scope="row">Size</th><td>{bytes(bytesOf(m.payload).length)}</td></tr>
         </tbody>
       </table>
+      <Body message={m} view={view} look={look} />
+      <p class="actions">
+        <Copy label="Copy payload" text={() => (typeof m.payload === "string" ? m.payload : base64(m.payload))} />
+        {languages.map((language) => <Copy key={language} label={language} of="that publishes this message" text={() => codeOf(language, published)} />)}
+        {typeof m.payload === "string" && <button type="button" onClick={() => again(m)}>Publish again …</button>}
+      </p>
+    </>
+  );
+}
+
+/** The headers and the payload of a message. */
+export function Body({ message: m, view, look }: Pick<DetailOptions, "view" | "look"> & { message: Shown }) {
+  const headers = m.headers === undefined ? undefined : parse(m.headers);
+  return (
+    <>
       {headers && (
         <>
           <h3>Headers</h3>
@@ -66,11 +80,6 @@ function Content({ stream, message: m, view, look, again }: Pick<DetailOptions, 
         <ViewChoice view={view} look={look} name="detail-view" />
       </div>
       <Payload payload={m.payload} view={view} />
-      <p class="actions">
-        <Copy label="Copy payload" text={() => (typeof m.payload === "string" ? m.payload : base64(m.payload))} />
-        {languages.map((language) => <Copy key={language} label={language} of="that publishes this message" text={() => codeOf(language, published)} />)}
-        {typeof m.payload === "string" && <button type="button" onClick={() => again(m)}>Publish again …</button>}
-      </p>
     </>
   );
 }

@@ -39,10 +39,10 @@ export interface Page {
   full: boolean;
 }
 
-/** The messages of an answer. */
-export function shown(answer: string): Shown[] {
-  const raw: Raw[] = JSON.parse(answer).messages;
-  const exact = raw.some((m) => m.headers) ? at(parse(answer), "messages") : undefined;
+/** The messages of an answer, in the list of this name. */
+export function shown(answer: string, list = "messages"): Shown[] {
+  const raw: Raw[] = JSON.parse(answer)[list];
+  const exact = raw.some((m) => m.headers) ? at(parse(answer), list) : undefined;
   return raw.map((m, i) => {
     const headers = m.headers && at(at(exact, i), "headers");
     return { position: m.position, time: m.time, key: m.key, headers: headers && compact(headers), payload: payloadOf(m) };

@@ -4,6 +4,7 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
+import { kill } from "../dead.js";
 import { serve, v1 } from "../server.js";
 import { tokenOf } from "../token.js";
 import { launch, open } from "./browser.js";
@@ -17,7 +18,7 @@ const user = tokenOf(secret, "u7", "user");
 before(async () => {
   folder = await mkdtemp(join(tmpdir(), "console-"));
   await writeFile(join(folder, "secret"), secret, { mode: 0o600 });
-  const rules = ["admin: admin,read,publish,commit stream:**", "admin: metrics,connections server:*", "user: read stream:open-*"];
+  const rules = ["admin: admin,read,publish,commit stream:**", "admin: metrics,connections server:*", "admin: admin,enqueue,consume,inspect queue:**", "user: read stream:open-*", "user: inspect queue:jobs", "user: enqueue queue:inbox"];
   [server, browser] = await Promise.all([serve("--auth-secret-file", join(folder, "secret"), ...rules.flatMap((rule) => ["--rule", rule])), launch()]);
   base = server.base;
   for (const name of ["open-1", "secret-1"]) {
@@ -79,6 +80,36 @@ test("a user sees what it may, and is told what it may not", async (t) => {
   await page.getByText("It needs the right “publish stream:open-1”.").waitFor();
   await page.goto(`${base}/console/streams/secret-1?live=1`);
   await page.getByText("The stream could not be read").waitFor();
+});
+
+test("a user is offered what it may do with a queue, and told which right the rest needs", async (t) => {
+  await kill(base, "jobs", [{ payload: "x" }], () => "no", admin);
+  await v1(base, "POST", "queues/inbox", {}, admin);
+  await v1(base, "POST", "queues/hidden", {}, admin);
+  const page = await open(t, browser, base, { allowed: [...allowed, "400"] });
+  await page.goto(`${base}/console/queues`);
+  await signIn(page, user);
+  await page.getByRole("row").filter({ hasText: "inbox" }).getByText("It needs the right “inspect queue:inbox”.").waitFor();
+  assert.equal(await page.getByRole("link", { name: "hidden" }).count(), 0);
+  await page.getByRole("link", { name: "jobs" }).click();
+  await page.getByText("It needs the right “admin queue:jobs”.").waitFor();
+  await page.getByText("It needs the right “enqueue queue:jobs”.").waitFor();
+  await page.getByRole("button", { name: "Dead letters" }).click();
+  await page.locator("table.letters tbody tr").waitFor();
+  assert.equal(await page.getByRole("button", { name: /Pause|Redrive|Purge|Enqueue/ }).count(), 0);
+  assert.equal(await page.getByRole("checkbox").count(), 0);
+  await page.goto(`${base}/console/queues/inbox`);
+  await page.getByText("The queue could not be read").waitFor();
+  await page.getByText("Enqueue a message").click();
+  await page.getByLabel("Payload", { exact: true }).fill("x");
+  await page.getByRole("button", { name: "Enqueue", exact: true }).click();
+  await page.getByText("Stored at position 1.").waitFor();
+  await page.getByRole("button", { name: "Sign out" }).click();
+  await signIn(page, admin);
+  await page.goto(`${base}/console/queues/jobs?show=dead`);
+  await page.getByRole("button", { name: "Pause" }).waitFor();
+  await page.getByRole("button", { name: "Purge chosen (0)" }).waitFor();
+  await page.getByText("Enqueue a message").waitFor();
 });
 
 test("who is signed in no longer is asked to sign in again", async (t) => {

@@ -1,6 +1,7 @@
 // How each screen looks: dark and light, wide and narrow; that it can be used by everybody; and that data are never markup.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
+import { kill } from "../dead.js";
 import { serve, v1 } from "../server.js";
 import { becomes, findings, launch, open, tooWide } from "./browser.js";
 
@@ -19,6 +20,8 @@ before(async () => {
   await v1(base, "POST", "streams/orders/messages", { messages });
   await v1(base, "POST", "streams/orders/groups/readers/commit", { position: 10 });
   await v1(base, "POST", "streams/parted", { partitions: 8 });
+  await kill(base, "mail", messages, (position) => (position % 4 ? `smtp: 550 no such user at example.org, after ${position} s` : "timeout"));
+  await v1(base, "POST", "queues/mail/messages", { messages });
 });
 after(async () => {
   await browser?.close();
@@ -34,6 +37,10 @@ const screens = {
   hex: ["streams/orders?view=hex&open=3", "000000  7b"],
   live: ["streams/orders?live=1", "Waiting for the next message"],
   partitions: ["streams/parted", "Choose one"],
+  queues: ["queues", "delivers"],
+  queue: ["queues/mail?open=61", "Copy payload"],
+  dead: ["queues/mail?show=dead", "Next page"],
+  letter: ["queues/mail?show=dead&open=3&reason=smtp", "Purge this"],
   nowhere: ["nothing", "There is nothing at this address"],
 };
 
@@ -54,6 +61,21 @@ for (const [name, [path, text]] of Object.entries(screens)) {
   }
 }
 
+for (const scheme of ["light", "dark"]) {
+  test(`groups and a question, ${scheme}`, async (t) => {
+    const page = await open(t, browser, base, { scheme });
+    await page.goto(`${base}/console/queues/mail?show=dead`);
+    await page.getByRole("button", { name: "Group by reason" }).click();
+    await page.getByText("Of 60.").waitFor();
+    assert.deepEqual(await findings(page), [], "axe-core");
+    await page.getByRole("button", { name: "Purge all …" }).click();
+    await page.getByRole("dialog").waitFor();
+    assert.deepEqual(await findings(page), [], "axe-core, of the question");
+    await page.setViewportSize({ width: 400, height: 900 });
+    assert.equal(await tooWide(page), false);
+  });
+}
+
 test("a plot takes the colours of the other scheme at once", async (t) => {
   const page = await open(t, browser, base);
   await page.goto(`${base}/console/`);
@@ -69,6 +91,11 @@ test("no data are markup, in any field", async (t) => {
     const others = nasty.map((payload, j) => ({ key: nasty[(j + i) % nasty.length], headers: { [payload]: payload }, payload: j % 2 ? payload : JSON.stringify({ [payload]: [payload] }) }));
     await v1(base, "POST", `streams/${part(text)}/messages`, { messages: others });
     await v1(base, "POST", `streams/${part(text)}/groups/${part(text)}/commit`, { position: 1 });
+  }
+  for (const [i, text] of nasty.entries()) {
+    const letters = nasty.map((payload, j) => ({ key: nasty[(j + i) % nasty.length], headers: { [payload]: payload }, payload }));
+    await kill(base, `${text}!`, letters, (position) => nasty[position % nasty.length]);
+    await v1(base, "POST", `queues/${part(`${text}!`)}/messages`, { messages: letters });
   }
   const page = await open(t, browser, base, { allowed: ["404", "400"] });
   const clean = async (where) => {
@@ -95,6 +122,24 @@ test("no data are markup, in any field", async (t) => {
     await page.getByRole("link", { name: text, exact: true }).waitFor();
     await page.goto(`${base}/console/${part(text)}/${part(text)}`);
     await clean(`addresses with ${text}`);
+  }
+  await page.goto(`${base}/console/queues`);
+  for (const text of nasty) await page.getByRole("link", { name: `${text}!`, exact: true }).waitFor();
+  await clean("queues");
+  for (const text of nasty) {
+    await page.goto(`${base}/console/queues/${part(text)}!?open=${nasty.length + 1}`);
+    await page.getByRole("button", { name: "Copy payload" }).waitFor();
+    await clean(`ready of ${text}`);
+    await page.goto(`${base}/console/queues/${part(text)}!?show=dead&open=1`);
+    await page.getByRole("button", { name: "Purge this" }).waitFor();
+    await page.getByRole("button", { name: "Group by reason" }).click();
+    await page.getByText(`Of ${nasty.length}.`).waitFor();
+    await page.getByRole("button", { name: "Purge all …" }).click();
+    await page.getByRole("dialog").waitFor();
+    await clean(`dead of ${text}`);
+    await page.goto(`${base}/console/queues/mail?show=dead&${["reason", "key", "min_attempts", "since", "after", "open", "view"].map((name) => `${name}=${part(text)}`).join("&")}`);
+    await page.getByText("The dead letters could not be read").waitFor();
+    await clean(`filter with ${text}`);
   }
   await page.goto(`${base}/console/streams/orders?live=1`);
   await page.getByText("Live", { exact: true }).waitFor();

@@ -1,0 +1,27 @@
+import { full } from "../format/numbers.js";
+import { Ask } from "../parts/ask.js";
+import { many, type Act } from "./data.js";
+
+/** An act that is asked about. */
+export interface Asked {
+  act: Act;
+  count: number;
+  /** There are more than it has counted. */
+  more: boolean;
+  filtered: boolean;
+  /** It is a job, which takes all that match when it runs. */
+  job?: boolean;
+  run: () => Promise<void>;
+}
+
+/** Asks whether dead letters are to be redriven or purged. */
+export function Question({ queue, asked: { act, count, more, filtered, job, run }, close }: { queue: string; asked: Asked; close: () => void }) {
+  const what = `${more ? "more than " : ""}${full(count)} dead ${count === 1 ? "letter" : "letters"}`;
+  const title = `${act === "redrive" ? "Redrive" : "Purge"} ${what}?`;
+  return (
+    <Ask title={title} label={act === "redrive" ? "Redrive" : "Purge"} typed={more || count > many ? queue : undefined} close={close} act={async () => { await run(); close(); }}>
+      <p>{act === "redrive" ? "They are delivered again, and their attempts count from 1 on." : "They are removed for ever."}</p>
+      {job && <p class="soft">The job takes {filtered ? "all dead letters that match the filter" : "all dead letters"} when it runs: also those that are added until then.</p>}
+    </Ask>
+  );
+}
