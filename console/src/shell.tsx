@@ -1,3 +1,4 @@
+import type { ComponentType } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import { overview } from "./overview/data.js";
 import { OverviewScreen } from "./overview/screen.js";
@@ -10,11 +11,21 @@ import { SignIn, SignOut } from "./signin.js";
 import { StreamList } from "./streams/list.js";
 import { StreamScreen } from "./streams/screen.js";
 
-/** The screens in the navigation. */
-const screens = [
-  { path: "", title: "Overview" },
-  { path: "streams", title: "Streams" },
-  { path: "queues", title: "Queues" },
+interface Screen {
+  /** The first part of its address after /console/. */
+  path: string;
+  title: string;
+  /** What the address without a name shows. */
+  All: ComponentType;
+  /** What the address with a name shows, if there is such. */
+  One?: ComponentType<{ name: string }>;
+}
+
+/** The screens, in the order of the navigation. */
+const screens: Screen[] = [
+  { path: "", title: "Overview", All: OverviewScreen },
+  { path: "streams", title: "Streams", All: StreamList, One: StreamScreen },
+  { path: "queues", title: "Queues", All: QueueList, One: QueueScreen },
 ];
 
 export function Shell() {
@@ -52,29 +63,32 @@ export function Shell() {
         </div>
       </header>
       <main id="main" ref={main} tabIndex={-1}>
-        {wanted.value ? <SignIn /> : <Screen key={user.value} parts={parts} />}
+        {wanted.value ? <SignIn /> : <View key={user.value} parts={parts} />}
       </main>
     </>
   );
 }
 
-function Screen({ parts }: { parts: string[] }) {
-  const [screen, name, more] = parts;
-  if (screen === undefined) return <OverviewScreen />;
-  if (screen === "streams" && name === undefined) return <StreamList />;
-  if (screen === "streams" && more === undefined) return <StreamScreen key={name} name={name!} />;
-  if (screen === "queues" && name === undefined) return <QueueList />;
-  if (screen === "queues" && more === undefined) return <QueueScreen key={name} name={name!} />;
+/** The screen of an address, and the name in it. */
+function found([path = "", name, more]: string[]): [Screen | undefined, string | undefined] {
+  const screen = screens.find((one) => one.path === path);
+  return more !== undefined || (name !== undefined && !screen?.One) ? [undefined, undefined] : [screen, name];
+}
+
+function View({ parts }: { parts: string[] }) {
+  const [screen, name] = found(parts);
+  if (screen?.One && name !== undefined) return <screen.One key={name} name={name} />;
+  if (screen) return <screen.All />;
   return (
     <>
       <h1 tabIndex={-1}>No such page</h1>
-      <Empty title="There is nothing at this address"><p>Go to the <a href={href([])}>overview</a>, to the <a href={href(["streams"])}>streams</a>, or to the <a href={href(["queues"])}>queues</a>.</p></Empty>
+      <Empty title="There is nothing at this address"><p>Go to the <a href={href([])}>overview</a>, or to another screen above.</p></Empty>
     </>
   );
 }
 
-function titleOf([screen = "", name, more]: string[]): string {
+function titleOf(parts: string[]): string {
   if (wanted.value) return "Sign in";
-  const found = more === undefined && screens.find(({ path }) => path === screen);
-  return found ? name ?? found.title : "No such page";
+  const [screen, name] = found(parts);
+  return name ?? screen?.title ?? "No such page";
 }
