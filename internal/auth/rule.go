@@ -35,6 +35,19 @@ var verbs = map[Kind][]Verb{
 	Server: {"metrics", "console", "connections", "schedules", "bench", "profile"},
 }
 
+// Verbs returns the verbs of a kind, or nil if there is no such kind.
+func Verbs(k Kind) map[Verb]bool {
+	known, ok := verbs[k]
+	if !ok {
+		return nil
+	}
+	all := make(map[Verb]bool, len(known))
+	for _, v := range known {
+		all[v] = true
+	}
+	return all
+}
+
 // MaxRule is the longest rule in bytes.
 const MaxRule = 1024
 

@@ -185,6 +185,7 @@ func accessRoutes() map[string]route {
 	administrators := func(*http.Request) need { return needConnections }
 	return map[string]route{
 		"POST /v1/users/{user}/disconnect": {(*call).disconnect, administrators},
+		"POST /v1/rights":                  {(*call).ownRights, nil},
 		"POST /v1/tokens/revoke":           {(*call).revokeTokens, administrators},
 	}
 }
