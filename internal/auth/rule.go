@@ -65,6 +65,24 @@ type Rule struct {
 // String returns the rule as it was written.
 func (r Rule) String() string { return r.text }
 
+// Without returns the rule as it is written without a verb of a kind: "" if it has no other.
+func (r Rule) Without(k Kind, v Verb) string {
+	if r.kind != k || !slices.Contains(r.verbs, v) {
+		return r.text
+	}
+	var left []string
+	for _, have := range r.verbs {
+		if have != v {
+			left = append(left, string(have))
+		}
+	}
+	if len(left) == 0 {
+		return ""
+	}
+	_, object, _ := strings.Cut(r.text, " ")
+	return strings.Join(left, ",") + " " + object
+}
+
 // ParseRule parses a rule that may have placeholders, as rules of the configuration do.
 func ParseRule(text string) (Rule, error) {
 	fail := func(format string, args ...any) (Rule, error) {

@@ -38,11 +38,11 @@ func TestOwnRights(t *testing.T) {
 	for body, want := range map[string]string{
 		`{}`: "400 malformed", `{"rights":[]}`: "400 malformed",
 		`{"rights":[` + strings.Repeat(`{"verb":"read","kind":"stream","name":"a"},`, 100) + `{"verb":"read","kind":"stream","name":"a"}]}`: "400 malformed",
-		`{"rights":[{"verb":"read","kind":"table","name":"a"}]}`:                                 "400 malformed",
-		`{"rights":[{"verb":"drop","kind":"stream","name":"a"}]}`:                                "400 malformed",
-		`{"rights":[{"verb":"read","kind":"stream","name":"` + strings.Repeat("n", 129) + `"}]}`: "400 malformed",
-		`{"rights":[{"verb":"read","kind":"stream","name":"a","tags":["t"]}]}`:                   "400 malformed",
-		`{"rights":[{"verb":"admin","kind":"events","name":"a","tags":["t"]}]}`:                  "400 malformed",
+		`{"rights":[{"verb":"read","kind":"table","name":"a"}]}`:                                                                            "400 malformed",
+		`{"rights":[{"verb":"drop","kind":"stream","name":"a"}]}`:                                                                           "400 malformed",
+		`{"rights":[{"verb":"read","kind":"stream","name":"` + strings.Repeat("n", 129) + `"}]}`:                                            "400 malformed",
+		`{"rights":[{"verb":"read","kind":"stream","name":"a","tags":["t"]}]}`:                                                              "400 malformed",
+		`{"rights":[{"verb":"admin","kind":"events","name":"a","tags":["t"]}]}`:                                                             "400 malformed",
 		`{"right":[]}`: "400 unknown_field",
 	} {
 		if got := c.status("POST", "/v1/rights", body, token); got != want {

@@ -66,6 +66,10 @@ func serverRoutes() []Route {
 			NoBody: true, Answer: objectOf(false), Codes: []string{"too_many_revocations"}},
 		{Method: "POST", Path: "/v1/tokens/revoke", Name: "revokeTokens", Summary: "Refuses tokens from now on, on all servers, and closes their connections with 4403. The answer comes after the commit, and when this server has done it.", Right: administrators,
 			Body: revoke, Answer: objectOf(false), Codes: []string{"too_many_revocations"}},
+		{Method: "POST", Path: "/v1/keys/exchange", Name: "exchangeKey", Summary: "Revokes the API key of the request, and answers with another one, which has its other rights for 12 hours: so a key can be passed on in the open, and counts once. Such a key has the right console server:*, and tidewire console makes it.",
+			Right:  "console server:*, of an API key",
+			Answer: objectOf(false, required("key", text("the new key")), required("expires", moment("when it ends")))},
+
 		{Method: "POST", Path: "/v1/rights", Name: "checkRights", Summary: "Tells which of these rights the caller has, so that a program offers only what its user may do. A right that is missing is not recorded as a denial.",
 			Right: "none",
 			Body: objectOf(true, required("rights", listOf(objectOf(true,
