@@ -57,7 +57,7 @@ export function Browse({ store, items, view, look, opened, open, detail, turn }:
         <AsOf at={asOf} />
         <ViewChoice view={view} look={look} name="view" />
       </div>
-      <Beside detail={detail}>
+      <Beside label="Events" detail={detail}>
         {page.error !== undefined && <Trouble error={page.error} retry={page.again} title="The events could not be read" />}
         {page.value && !events.length && page.error === undefined && <Nothing filtered={items.length > 0 || asOf !== undefined || !newest} />}
         {events.length > 0 && <EventTable events={events} view={view} opened={opened} open={open} label={`Events ${full(events.at(-1)!.position)} to ${full(events[0]!.position)}`} />}

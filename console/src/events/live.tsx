@@ -10,7 +10,7 @@ export function Live({ store, items, view, look, opened, open, detail }: Look) {
   return (
     <Follow source={() => eventSource(store, items)} by={JSON.stringify([store, items])} name="query" view={view} look={look} open={open}>
       {(events, open, trouble) => (
-        <Beside detail={detail}>
+        <Beside label="Events" detail={detail}>
           {trouble}
           {events.length === 0 && !trouble && <Empty title="Waiting for the next event that matches"><p>Append one below, or with <code>tidewire events append</code>.</p></Empty>}
           {events.length > 0 && <EventTable events={events} view={view} opened={opened} open={open} label="The newest events" />}

@@ -26,10 +26,10 @@ export function NoMessages({ children }: { children?: string }) {
 }
 
 /** Messages, and beside them the one that is open. */
-export function Beside({ detail, children }: { detail: ComponentChildren; children: ComponentChildren }) {
+export function Beside({ label = "Messages", detail, children }: { label?: string; detail: ComponentChildren; children: ComponentChildren }) {
   return (
     <div class={detail ? "browser with" : "browser"}>
-      <section aria-label="Messages">{children}</section>
+      <section aria-label={label}>{children}</section>
       {detail}
     </div>
   );

@@ -135,6 +135,28 @@ test("a user whose rights are limited to a tag queries and appends with it", asy
   await becomes(() => page.locator("table.events tbody th").allTextContents(), ["3", "1"]);
 });
 
+test("the inspector connects with the token of the session, another one, or none", async (t) => {
+  const page = await open(t, browser, base, { allowed });
+  const urls = [];
+  page.on("websocket", (socket) => urls.push(socket.url()));
+  await page.goto(`${base}/console/inspector`);
+  await signIn(page, admin);
+  const attempt = async (answer) => {
+    await page.getByRole("button", { name: "Connect", exact: true }).click();
+    await page.locator("table.frames tbody tr").first().filter({ hasText: answer }).waitFor();
+    await page.getByRole("button", { name: "Disconnect" }).click();
+    await page.getByRole("button", { name: "Clear" }).click();
+  };
+  await attempt('"user":"boss"');
+  await page.getByLabel("with the token with which I am signed in").uncheck();
+  await page.getByLabel("Token or API key").fill(user);
+  await attempt('"user":"u7"');
+  await page.getByLabel("Token or API key").fill("");
+  await attempt('"authenticated":false');
+  assert.ok(urls.every((url) => url === `${base.replace("http", "ws")}/ws`), "no address has a token");
+  assert.equal(await page.evaluate((text) => document.body.innerText.includes(text) || Object.values(sessionStorage).includes(text), user), false);
+});
+
 test("who is signed in no longer is asked to sign in again", async (t) => {
   const page = await open(t, browser, base, { allowed: [...allowed, "WebSocket"] });
   const token = tokenOf(secret, "guest", "admin");

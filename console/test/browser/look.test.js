@@ -49,6 +49,7 @@ const screens = {
   event: [`events/courses?q=${part(JSON.stringify([{ types: ["StudentEnrolled"], tags: ["course:c1"] }, { tags: ["course:c2"] }]))}&open=11&test=20&code=Go&asof=50`, "It would not hold."],
   "events, live": ["events/courses?live=1", "Waiting for the next event"],
   "no query": ["events/courses?q=1", "The query of this address cannot be read"],
+  inspector: ["inspector?message=publish+a+message", "There is no frame yet"],
   nowhere: ["nothing", "There is nothing at this address"],
 };
 
@@ -81,6 +82,23 @@ for (const scheme of ["light", "dark"]) {
     assert.deepEqual(await findings(page), [], "axe-core, of the question");
     await page.setViewportSize({ width: 400, height: 900 });
     assert.equal(await tooWide(page), false);
+  });
+}
+
+for (const scheme of ["light", "dark"]) {
+  test(`frames, ${scheme}`, async (t) => {
+    const page = await open(t, browser, base, { scheme });
+    await page.goto(`${base}/console/inspector?message=publish+a+message`);
+    await page.getByRole("button", { name: "Connect", exact: true }).click();
+    await page.getByText("Connected.").waitFor();
+    await page.getByRole("button", { name: "Send", exact: true }).click();
+    await page.locator("table.frames tbody tr").nth(2).click();
+    await page.getByRole("button", { name: "Copy frame" }).waitFor();
+    assert.deepEqual(await findings(page), [], "axe-core");
+    for (const width of [1280, 800, 400]) {
+      await page.setViewportSize({ width, height: 900 });
+      assert.equal(await tooWide(page), false, `too wide for ${width} pixels`);
+    }
   });
 }
 
@@ -189,6 +207,20 @@ test("no data are markup, in any field", async (t) => {
   await v1(base, "POST", "events", { store: `${nasty[0]}?`, events: nasty.map((type) => ({ type, tags: [type], data: type })) });
   await page.locator("table.events tbody tr").nth(nasty.length - 1).waitFor();
   await clean("live events");
+  await page.goto(`${base}/console/inspector?message=${part(nasty[0])}`);
+  await page.getByRole("button", { name: "Connect", exact: true }).click();
+  await page.getByText("Connected.").waitFor();
+  for (const text of nasty) {
+    for (const frame of [text, JSON.stringify({ type: text, id: text, [text]: text })]) {
+      await page.getByLabel("Frame, as it is sent").fill(frame);
+      await page.getByRole("button", { name: "Send", exact: true }).click();
+    }
+  }
+  await page.locator("table.frames tbody tr").nth(nasty.length * 3 - 1).waitFor();
+  await page.getByLabel("Contains").fill(nasty[0]);
+  await page.locator("table.frames tbody tr").first().click();
+  await page.getByRole("button", { name: "Copy frame" }).waitFor();
+  await clean("frames");
   await page.goto(`${base}/console/streams/orders?live=1`);
   await page.getByText("Live", { exact: true }).waitFor();
   await v1(base, "POST", "streams/orders/messages", { messages: nasty.map((payload) => ({ key: payload, payload, headers: { a: payload } })) });

@@ -82,15 +82,22 @@ func operations() (all object) {
 
 // messages are all messages of both directions.
 func messages() (all object) {
-	add := func(name, title, summary string, payload *Schema) {
+	add := func(name, title, summary string, payload *Schema, examples ...Example) {
 		m := object{{"name", name}, {"title", title}, {"summary", summary}}
 		if len(payload.Properties) > 1 && payload.Properties[1].Name == "id" {
 			m = append(m, member{"correlationId", object{{"location", "$message.payload#/id"}}})
 		}
+		if len(examples) > 0 {
+			var shown []object
+			for _, e := range examples {
+				shown = append(shown, object{{"name", e.Name}, {"payload", e.Payload}})
+			}
+			m = append(m, member{"examples", shown})
+		}
 		all = append(all, member{name, append(m, member{"payload", payload})})
 	}
 	for _, r := range Requests() {
-		add(r.Type, r.Type, r.Summary, r.Schema())
+		add(r.Type, r.Type, r.Summary, r.Schema(), r.Examples()...)
 		if ok := r.Ok(); ok != nil {
 			add(OkName(r.Type), "ok", ok.Description, ok)
 		}

@@ -72,7 +72,11 @@ func (p *page) line(text string) { p.WriteString(text + "\n") }
 func (p *page) bytes() []byte { return []byte(strings.TrimRight(p.String(), "\n") + "\n") }
 
 func (p *page) request(r *Request) {
-	p.line("### `" + r.Type + "`\n\n" + r.Summary + right(r.Right) + "\n")
+	p.line("### `" + r.Type + "`\n\n" + r.Summary + right(r.Right) + "\n\n```json")
+	for _, e := range r.Examples() {
+		p.line(string(e.Payload))
+	}
+	p.line("```\n")
 	s := r.Schema()
 	p.rules(s)
 	p.table(wanted, s.Properties[2:]) // without type and id

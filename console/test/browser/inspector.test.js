@@ -1,0 +1,101 @@
+// The inspector, of a server in open mode.
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { serve, v1 } from "../server.js";
+import { becomes, launch, open } from "./browser.js";
+
+let server, browser, base;
+before(async () => {
+  [server, browser] = await Promise.all([serve(), launch()]);
+  base = server.base;
+  await v1(base, "POST", "streams/orders");
+  await v1(base, "POST", "queues/mail", {});
+});
+after(async () => {
+  await browser?.close();
+  await server?.end();
+});
+
+const rows = (page) => page.locator("table.frames tbody tr");
+const types = (page) => page.locator("table.frames td.key").allTextContents();
+const send = (page) => page.getByRole("button", { name: "Send", exact: true });
+
+async function connected(t, path = "") {
+  const page = await open(t, browser, base);
+  await page.goto(`${base}/console/inspector${path}`);
+  await page.getByRole("button", { name: "Connect", exact: true }).click();
+  await page.getByText("Connected.").waitFor();
+  return page;
+}
+
+test("every template is a message that the server takes", async (t) => {
+  const page = await connected(t);
+  await becomes(() => page.getByLabel("Template").locator("option").count().then((n) => n > 20), true);
+  const names = (await page.getByLabel("Template").locator("option").evaluateAll((all) => all.map(({ value }) => value))).filter(Boolean);
+  const { components } = await (await fetch(`${base}/v1/asyncapi.json`)).json();
+  const requests = Object.values(components.messages).filter(({ payload }) => payload.properties?.type?.const && payload.additionalProperties !== undefined).map(({ name }) => name).filter((name) => !/^server\.|\.ok$/.test(name));
+  const labels = await page.getByLabel("Template").locator("option").allTextContents();
+  for (const request of requests) assert.ok(labels.some((label) => label.startsWith(`${request}: `)), `a template of ${request}`);
+  let sent = 0;
+  for (const name of names) {
+    await page.getByLabel("Template").selectOption(name);
+    await becomes(async () => (await page.getByLabel("Frame, as it is sent").inputValue()).includes('"type"'), true);
+    await send(page).click();
+    await becomes(async () => (await page.locator("table.frames td.way").allTextContents()).filter((way) => way === "sent").length, ++sent);
+  }
+  await page.getByRole("button", { name: "Received" }).click();
+  await page.getByLabel("Contains").fill('"error"');
+  await page.waitForTimeout(500);
+  const errors = await page.locator("table.frames td.preview").allTextContents();
+  const codes = errors.map((text) => JSON.parse(text.replace(/ …$/, '"}')).code);
+  for (const code of codes) assert.ok(["lease_lost", "not_consuming", "not_joined", "not_subscribed", "not_found", "conflict"].includes(code), code);
+});
+
+test("a request and its answer are in the log, with the time between them", async (t) => {
+  const page = await connected(t, `?message=${encodeURIComponent("publish a message")}`);
+  await becomes(() => types(page), ["hello"]);
+  await becomes(async () => JSON.parse(await page.getByLabel("Frame, as it is sent").inputValue()).id, 1);
+  await page.getByLabel("Frame, as it is sent").press("Control+Enter");
+  await becomes(() => types(page), ["ok", "publish", "hello"]);
+  assert.match(await rows(page).first().locator("td.n").last().textContent(), /^[\d.]+ (µs|ms|s)$/);
+  assert.match(await rows(page).nth(1).locator("td.size").textContent(), /^\d+ B$/);
+  assert.equal(JSON.parse(await page.getByLabel("Frame, as it is sent").inputValue()).id, 2, "the next id");
+  await page.getByLabel("Frame, as it is sent").fill("{no JSON");
+  await send(page).click();
+  await becomes(() => types(page), ["–", "ok", "publish", "hello"]);
+  await rows(page).nth(2).click();
+  await page.getByRole("heading", { name: "Frame 2, sent" }).waitFor();
+  await page.getByRole("button", { name: "Send again …" }).click();
+  assert.ok((await page.getByLabel("Frame, as it is sent").inputValue()).includes("customer-7"));
+  await page.getByRole("button", { name: "Close the frame" }).click();
+  await page.getByRole("button", { name: "Disconnect" }).click();
+  await page.getByText("You have ended the connection.").waitFor();
+  await page.getByLabel("Frame, as it is sent").press("Control+Enter");
+  await page.getByText("Connect first.").waitFor();
+});
+
+test("the log is filtered, paused and cleared", async (t) => {
+  const page = await connected(t);
+  await becomes(() => types(page), ["hello"]);
+  const say = async (text) => {
+    await page.getByLabel("Frame, as it is sent").fill(text);
+    await send(page).click();
+  };
+  await say('{"type":"subscribe","stream":"orders"}');
+  await becomes(() => types(page), ["subscribe", "hello"]);
+  await page.getByRole("button", { name: "Pause" }).click();
+  await v1(base, "POST", "streams/orders/messages", { messages: [{ payload: "one" }, { payload: "two" }] });
+  await page.getByText(/Paused, [34] frames until now/).waitFor();
+  assert.deepEqual(await types(page), ["subscribe", "hello"]);
+  await page.getByRole("button", { name: "Go on" }).click();
+  await becomes(async () => (await types(page)).filter((type) => type === "message").length, 2);
+  await page.getByLabel("Contains").fill("two");
+  await page.waitForURL(/filter=two/);
+  await becomes(() => types(page), ["message"]);
+  await page.getByRole("button", { name: "Sent", exact: true }).click();
+  await page.getByText("No frame matches").waitFor();
+  await page.getByRole("button", { name: "Show all" }).click();
+  await becomes(async () => (await types(page)).length > 3, true);
+  await page.getByRole("button", { name: "Clear" }).click();
+  await page.getByText("There is no frame yet").waitFor();
+});
