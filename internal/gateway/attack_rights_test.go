@@ -126,6 +126,9 @@ func TestAttack_ConditionsTellNothing(t *testing.T) {
 			}
 		}
 	}
+	if got := c.status("GET", "/v1/events/types", "", token); got != "403 forbidden" {
+		t.Errorf("the types of all events: %s", got)
+	}
 	if names := events.noted(); len(names) > 0 {
 		t.Errorf("the stores %q were asked", names)
 	}

@@ -57,7 +57,7 @@ export class Wire {
     socket.onclose = ({ code, reason }) => {
       if (socket !== this.socket) return;
       this.socket = undefined;
-      this.state.value = { name: "closed", why: `The connection has ended with code ${code}${reason && `: ${reason}`}.` };
+      this.state.value = { name: "closed", why: code === 1006 ? "The connection could not be opened, or was lost." : `The connection has ended with code ${code}${reason && `: ${reason}`}.` };
     };
   }
 
