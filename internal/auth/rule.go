@@ -32,7 +32,7 @@ var verbs = map[Kind][]Verb{
 	Queue:  {"enqueue", "consume", "inspect", "admin"},
 	Events: {"query", "append", "admin"},
 	Ingest: {"write"},
-	Server: {"metrics", "console", "connections", "schedules", "bench", "profile"},
+	Server: {"metrics", "console", "connections", "keys", "schedules", "bench", "profile"},
 }
 
 // MaxRule is the longest rule in bytes.
@@ -47,6 +47,7 @@ type Rule struct {
 	tags    []pattern
 	owners  []pattern // those of tags that had a placeholder
 	text    string
+	origin  *Origin // of a rule of the configuration
 }
 
 // String returns the rule as it was written.
