@@ -181,7 +181,7 @@ func TestCaller_Explain(t *testing.T) {
 	if got := GrantOf("keys", Server, "", nil); got != "keys server:*" {
 		t.Errorf("grant %s", got)
 	}
-	if !slices.Contains(Verbs()[Server], "keys") || Known("keys", Server) != nil || Known("keys", Stream) == nil || Known("x", "y") == nil {
+	if !slices.Contains(Kinds()[Server], "keys") || Known("keys", Server) != nil || Known("keys", Stream) == nil || Known("x", "y") == nil {
 		t.Error("the verbs")
 	}
 }

@@ -74,8 +74,8 @@ func GrantOf(v Verb, k Kind, name string, tags []string) string {
 	return r.written()
 }
 
-// Verbs returns the verbs of each kind.
-func Verbs() map[Kind][]Verb { return verbs }
+// Kinds returns the verbs of each kind.
+func Kinds() map[Kind][]Verb { return verbs }
 
 // Known returns an error that says what there is if there is no such verb of the kind.
 func Known(v Verb, k Kind) error {
@@ -136,9 +136,6 @@ func (c *Caller) Claims() json.RawMessage {
 
 // Asks reports whether Config.Ask is asked when no rule grants a right.
 func (p *Policy) Asks() bool { return p.answers != nil }
-
-// KeyID returns the id of the API key of a caller, or "".
-func (c *Caller) KeyID() string { return c.keyID }
 
 // Suppose returns the caller that a token with these claims, a JSON object or nothing, would be. A role takes the place of that in the claims; with
 // Anonymous it is the caller of a request without a token. It is for questions about rights alone: nothing is verified, and claims may be missing.

@@ -37,6 +37,8 @@ type Administration interface {
 	CreateKey(ctx context.Context, actor, name string, allow []string, life time.Duration, permit func(same []string) error) (id, text string, err error)
 	// RevokeKey revokes an API key. The error is auth.ErrNoKey if there is no active one of that id.
 	RevokeKey(ctx context.Context, actor, id string) error
+	// ExchangeKey revokes an API key, and makes one with its other rights. It returns the text of that, and when it ends.
+	ExchangeKey(ctx context.Context, actor, id string) (text string, expires time.Time, err error)
 }
 
 // administration returns what records acts, or nil if it has refused the call. In open mode there are no users and no tokens.
@@ -192,6 +194,8 @@ func accessRoutes() map[string]route {
 	administrators := func(*http.Request) need { return needConnections }
 	return map[string]route{
 		"POST /v1/users/{user}/disconnect": {(*call).disconnect, administrators},
+		"POST /v1/keys/exchange":           {(*call).exchangeKey, func(*http.Request) need { return needConsole }},
+		"POST /v1/rights":                  {(*call).ownRights, nil},
 		"POST /v1/tokens/revoke":           {(*call).revokeTokens, administrators},
 	}
 }

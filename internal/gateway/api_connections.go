@@ -241,7 +241,7 @@ func (c *call) explained(caller *auth.Caller, q *question) map[string]any {
 
 // listRules lists the rules of the configuration, and which verbs there are.
 func (c *call) listRules() {
-	answer := map[string]any{"closed": false, "rules": []shownRight{}, "asks": false, "kinds": auth.Verbs()}
+	answer := map[string]any{"closed": false, "rules": []shownRight{}, "asks": false, "kinds": auth.Kinds()}
 	if policy := c.api.server.cfg.Auth.Policy; policy != nil {
 		answer["closed"], answer["rules"], answer["asks"] = true, shownRights(policy.Rules()), policy.Asks()
 	}

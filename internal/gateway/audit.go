@@ -73,6 +73,7 @@ const (
 	actEndConnection  = "disconnect connection"
 	actCreateKey      = "create key"
 	actRevokeKey      = "revoke key"
+	actExchangeKey    = "exchange key"
 )
 
 var acts = []string{actCreateStream, actDropStream, actCreateQueue, actDropQueue, actDisconnect, actRevokeUser, actRevokeToken, actEndConnection, actCreateKey, actRevokeKey}

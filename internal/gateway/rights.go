@@ -46,6 +46,7 @@ var (
 
 	needConnections = need{"connections", auth.Server, ""}
 	needKeys        = need{"keys", auth.Server, ""}
+	needConsole     = need{"console", auth.Server, ""}
 )
 
 // defaultStore is the name of the event store of requests that name none.
