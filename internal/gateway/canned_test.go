@@ -232,6 +232,33 @@ func (cannedAdministration) ExchangeKey(context.Context, string, string) (string
 	return "tw_new", time.Now().Add(time.Hour), nil
 }
 
+// The keys are a new one, one that has ended, and one that was revoked. One of the name "taken" there was with the right of an administrator, and there are
+// too many for "many".
+func (cannedAdministration) Keys(context.Context) ([]auth.KeyInfo, error) {
+	key := auth.KeyInfo{ID: "abcdefgh", Name: "shop", Allow: []string{"read stream:orders"}, Created: cannedTime, By: "root"}
+	ended, revoked := key, key
+	ended.Expires, ended.Expired, revoked.Revoked = &cannedTime, true, &cannedTime
+	return []auth.KeyInfo{key, ended, revoked}, nil
+}
+
+func (cannedAdministration) CreateKey(_ context.Context, _, name string, _ []string, _ time.Duration, permit func([]string) error) (id, text string, err error) {
+	same := []string{}
+	switch name {
+	case "taken":
+		same = append(same, "admin stream:**")
+	case "many":
+		return "", "", auth.ErrTooMany
+	}
+	return "abcdefgh", "tw_abcdefgh_secret", permit(same)
+}
+
+func (cannedAdministration) RevokeKey(_ context.Context, _, id string) error {
+	if id != "abcdefgh" {
+		return auth.ErrNoKey
+	}
+	return nil
+}
+
 func cannedEngine(f closed) engine.Engine {
 	return engine.Engine{
 		Ingest: (&memory{}).source, Streams: cannedStreams{f.streams}, Queues: cannedQueues{f.queues},

@@ -198,10 +198,16 @@ func TestEverything_Overloaded(t *testing.T) {
 	client{t, addr}.refused("POST", "/v1/streams/s/messages", `{"payload":"`+strings.Repeat("x", 2000)+`"}`, http.StatusServiceUnavailable, "overloaded")
 }
 
+// serveAdministered serves in closed mode with acts that are carried out nowhere.
+func serveAdministered(t *testing.T) closed {
+	t.Helper()
+	return serveClosed(t, func(cfg *gateway.Config) { cfg.Auth.Administration, cfg.Nodes = cannedAdministration{}, cannedNodes{} })
+}
+
 // TestEverything_Administration: acts on users and tokens.
 func TestEverything_Administration(t *testing.T) {
 	t.Parallel()
-	c := serveClosed(t, func(cfg *gateway.Config) { cfg.Auth.Administration, cfg.Nodes = cannedAdministration{}, cannedNodes{} })
+	c := serveAdministered(t)
 	token := tokenOf(t, "root", time.Hour, "connections server:*", "notify user:*")
 	for _, one := range []struct{ path, body, want string }{
 		{"users/ann/disconnect", `{"reconnect":false}`, "200"}, {"users/ann/disconnect", "", "200"},
