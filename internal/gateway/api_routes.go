@@ -76,6 +76,7 @@ func streamRoutes() map[string]route {
 		"DELETE /v1/streams/{stream}":                     {(*call).dropStream, onStream("admin")},
 		"POST /v1/streams/{stream}/messages":              {(*call).publish, onStream("publish")},
 		"GET /v1/streams/{stream}/messages":               {(*call).readStream, onStream("read")},
+		"GET /v1/streams/{stream}/search":                 {(*call).searchStream, onStream("read")},
 		"GET /v1/streams/{stream}/follow":                 {(*call).followStream, onStream("read")},
 		"GET /v1/streams/{stream}/retention":              {(*call).retention, onStream("read")},
 		"PUT /v1/streams/{stream}/retention":              {(*call).setRetention, onStream("admin")},

@@ -30,6 +30,7 @@ func TestEverything_Routes(t *testing.T) {
 	for _, one := range []struct{ method, path, body string }{
 		{"GET", "/v1/streams", ""}, {"GET", "/v1/streams/s", ""},
 		{"GET", "/v1/streams/orders/messages?wait_ms=1", ""},
+		{"GET", "/v1/streams/orders/search?text=x&any_case=true&path=a.b&value=1&after=0&until=9&limit=5", ""}, {"GET", "/v1/streams/orders/search?text=x&key=k", ""},
 		{"POST", "/v1/streams/s/messages", `{"payload_base64":"YQ==","key":"k"}`},
 		{"GET", "/v1/streams/orders/groups?limit=5&after=a", ""},
 		{"GET", "/v1/streams/s/retention", ""},

@@ -54,6 +54,7 @@ export function Browse({ is, view, look, opened, open, detail }: Look) {
           <button type="button" onClick={() => show(0)} aria-pressed={after === 0}>Oldest</button>
         </div>
         <button type="button" onClick={() => change({ live: 1, after: undefined, open: undefined })}>Follow live</button>
+        <button type="button" onClick={() => change({ search: 1, after: undefined, open: undefined })}>Search</button>
         <ViewChoice view={view} look={look} name="view" />
       </div>
       {error !== undefined && <p class="bad" role="alert">{messageOf(error)}</p>}

@@ -12,6 +12,7 @@ import { positionOf } from "./look.js";
 import { info, type Info, type Shown } from "./messages.js";
 import { views, type View } from "./payload.js";
 import { Publish } from "./publish.js";
+import { Search } from "./search.js";
 
 /** One stream. */
 export function StreamScreen({ name }: { name: string }) {
@@ -63,7 +64,7 @@ function Messages({ is }: { is: Info }) {
   const [again, setAgain] = useState<Shown>();
   const view = views.find((one) => one === query.get("view")) ?? "json";
   const opened = positionOf(query.get("open"));
-  const live = query.has("live");
+  const Mode = query.has("live") ? Live : query.has("search") ? Search : Browse;
   const look = (next: View) => change({ view: next === "json" ? undefined : next }, { replace: true });
   const open = (position: number) => change({ open: position === opened ? undefined : position }, { replace: true });
   const close = () => {
@@ -74,7 +75,7 @@ function Messages({ is }: { is: Info }) {
   const common = { is, view, look, opened, open, detail };
   return (
     <>
-      {live ? <Live {...common} /> : <Browse {...common} />}
+      <Mode {...common} />
       <Publish stream={is.stream} from={again} />
       <Groups stream={is.stream} />
     </>

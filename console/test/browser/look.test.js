@@ -36,6 +36,8 @@ const screens = {
   message: ["streams/orders?open=55&after=20", "Publish again"],
   hex: ["streams/orders?view=hex&open=3", "000000  7b"],
   live: ["streams/orders?live=1", "Waiting for the next message"],
+  search: ["streams/orders?search=1&text=%22ID%22:5&path=paid&value=true&open=6", "All is read."],
+  nothing: ["streams/orders?search=1", "Nothing is looked for yet"],
   partitions: ["streams/parted", "Choose one"],
   queues: ["queues", "delivers"],
   queue: ["queues/mail?open=61", "Copy payload"],
@@ -118,6 +120,11 @@ test("no data are markup, in any field", async (t) => {
     await page.getByText(`key ${text}`).waitFor();
     await page.goto(`${base}/console/streams/orders?after=${part(text)}&open=${part(text)}&key=${part(text)}`);
     await page.getByText("No message here has this key").waitFor();
+    await page.goto(`${base}/console/streams/${part(text)}?search=1&text=${part(text)}`);
+    await page.locator("mark").first().waitFor();
+    await clean(`search for ${text}`);
+    await page.goto(`${base}/console/streams/orders?search=1&${["text", "case", "path", "value", "key", "from", "to"].map((name) => `${name}=${part(text)}`).join("&")}`);
+    await page.getByText("No message matches").waitFor();
     await page.goto(`${base}/console/streams?find=${part(text)}`);
     await page.getByRole("link", { name: text, exact: true }).waitFor();
     await page.goto(`${base}/console/${part(text)}/${part(text)}`);
