@@ -97,6 +97,19 @@ func TestEverything_Jobs(t *testing.T) {
 		c.do("GET", queue+"/jobs", "")
 		c.do("DELETE", path, "")
 	}
+	for _, body := range []string{`{"to_stream":"s","after":0,"until":0,"key":"k","dry_run":true}`, `{"to_queue":"q","replay":"ABCDEFGHIJKLMNOP"}`} {
+		status, text := c.do("POST", "/v1/streams/orders/replay", body)
+		name, _, found := strings.Cut(strings.TrimPrefix(text, `{"job":"`), `"`)
+		if status != http.StatusOK || !found {
+			t.Fatalf("%d %s", status, text)
+		}
+		waitFor(t, func() bool {
+			_, text := c.do("GET", "/v1/streams/orders/jobs/"+name, "")
+			return !strings.Contains(text, `"state":"running"`)
+		}, "a replay does not end")
+		c.do("GET", "/v1/streams/orders/jobs", "")
+		c.do("DELETE", "/v1/streams/orders/jobs/"+name, "")
+	}
 	for range 4 {
 		c.do("POST", "/v1/queues/q/dead/redrive", `{"all":true}`)
 	}

@@ -12,6 +12,7 @@ import { positionOf } from "./look.js";
 import { info, type Info, type Shown } from "./messages.js";
 import { views, type View } from "./payload.js";
 import { Publish } from "./publish.js";
+import { Replay } from "./replay.js";
 import { Search } from "./search.js";
 
 /** One stream. */
@@ -64,7 +65,7 @@ function Messages({ is }: { is: Info }) {
   const [again, setAgain] = useState<Shown>();
   const view = views.find((one) => one === query.get("view")) ?? "json";
   const opened = positionOf(query.get("open"));
-  const Mode = query.has("live") ? Live : query.has("search") ? Search : Browse;
+  const Mode = query.has("live") ? Live : query.has("search") ? Search : query.has("replay") ? Replay : Browse;
   const look = (next: View) => change({ view: next === "json" ? undefined : next }, { replace: true });
   const open = (position: number) => change({ open: position === opened ? undefined : position }, { replace: true });
   const close = () => {

@@ -38,6 +38,7 @@ const screens = {
   live: ["streams/orders?live=1", "Waiting for the next message"],
   search: ["streams/orders?search=1&text=%22ID%22:5&path=paid&value=true&open=6", "All is read."],
   nothing: ["streams/orders?search=1", "Nothing is looked for yet"],
+  replay: ["streams/orders?replay=1&into=queue&target=mail", "Count first"],
   partitions: ["streams/parted", "Choose one"],
   queues: ["queues", "delivers"],
   queue: ["queues/mail?open=61", "Copy payload"],
@@ -125,6 +126,13 @@ test("no data are markup, in any field", async (t) => {
     await clean(`search for ${text}`);
     await page.goto(`${base}/console/streams/orders?search=1&${["text", "case", "path", "value", "key", "from", "to"].map((name) => `${name}=${part(text)}`).join("&")}`);
     await page.getByText("No message matches").waitFor();
+    await page.goto(`${base}/console/streams/${part(text)}?replay=1&into=${part(text)}&target=${part(`${text}!`)}&from=${part(text)}`);
+    await page.getByLabel("Into the").selectOption("queue");
+    await page.getByLabel("From position").fill("1");
+    await page.getByRole("button", { name: "Count first" }).click();
+    await page.getByRole("button", { name: "Replay 8 messages …" }).click();
+    await page.getByRole("dialog").waitFor();
+    await clean(`replay of ${text}`);
     await page.goto(`${base}/console/streams?find=${part(text)}`);
     await page.getByRole("link", { name: text, exact: true }).waitFor();
     await page.goto(`${base}/console/${part(text)}/${part(text)}`);
