@@ -39,6 +39,7 @@ const screens = {
   search: ["streams/orders?search=1&text=%22ID%22:5&path=paid&value=true&open=6", "All is read."],
   nothing: ["streams/orders?search=1", "Nothing is looked for yet"],
   replay: ["streams/orders?replay=1&into=queue&target=mail", "Count first"],
+  group: ["streams/orders?group=readers", "readers continues with"],
   partitions: ["streams/parted", "Choose one"],
   queues: ["queues", "delivers"],
   queue: ["queues/mail?open=61", "Copy payload"],
@@ -129,6 +130,10 @@ test("no data are markup, in any field", async (t) => {
       await page.getByRole("button", { name: "Publish again" }).click();
       await page.getByRole("row").filter({ has: page.getByRole("rowheader", { name: text, exact: true }) }).waitFor();
       await clean(`${text} as ${view}`);
+      if (view !== "json") continue;
+      await page.getByRole("button", { name: `Drop ${text}`, exact: true }).click();
+      await page.getByRole("dialog").waitFor();
+      await clean(`drop of ${text}`);
     }
     assert.equal(await page.title(), `${text} · Tidewire`);
     await page.goto(`${base}/console/streams/orders?live=1&key=${part(text)}&view=${part(text)}`);

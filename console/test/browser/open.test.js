@@ -236,7 +236,7 @@ test("a stream with partitions, groups, and what is not there", async (t) => {
   await page.goto(`${base}/console/streams/grouped`);
   const group = page.getByRole("row").filter({ hasText: "readers" });
   await group.waitFor();
-  await becomes(() => group.locator("th, td").allTextContents(), ["readers", "1", "3"]);
+  await becomes(() => group.locator("th, td").allTextContents(), ["readers", "1", "3", "Reset …Drop …"]);
   await page.goto(`${base}/console/streams/missing`);
   await page.getByText("The stream could not be read").waitFor();
   await page.goto(`${base}/console/nowhere/at/all`);
