@@ -96,9 +96,9 @@ test("all plots show the values of the second under the pointer", async (t) => {
   await page.goto(`${base}/console/`);
   const drawing = page.locator(".plot .drawing svg");
   await drawing.first().hover({ position: { x: 5, y: 20 } });
-  await becomes(() => page.locator(".plot time").count(), 4);
+  await becomes(() => page.locator(".plot time").count(), 6);
   assert.match(await page.locator(".plot time").first().innerText(), /^ at \d\d:\d\d:\d\d$/);
-  await becomes(() => page.locator(".plot .under").count(), 4);
+  await becomes(() => page.locator(".plot .under").count(), 6);
   await page.locator("h1").hover();
   await becomes(() => page.locator(".plot time").count(), 0);
 });
