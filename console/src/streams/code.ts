@@ -1,6 +1,7 @@
 // A message as a program that publishes it.
 import { base64 } from "../format/bytes.js";
-import { parse, type Node } from "../format/json.js";
+import { loses, parse, type Node } from "../format/json.js";
+import { part } from "../format/path.js";
 
 /** A message, and where it is published. */
 export interface Published {
@@ -42,18 +43,33 @@ function curl({ origin, stream, key, headers, payload, closed }: Published): str
     typeof payload === "string" ? `"payload":${quoted(payload)}` : `"payload_base64":"${base64(payload)}"`,
   ];
   const token = closed ? `  -H "Authorization: Bearer $TOKEN" \\\n` : "";
-  return `curl ${shell(`${origin}/v1/streams/${encodeURIComponent(stream)}/messages`)} \\\n${token}  -H 'Content-Type: application/json' \\\n  -d ${shell(`{${fields.join()}}`)}`;
+  return `curl ${shell(`${origin}/v1/streams/${part(stream)}/messages`)} \\\n${token}  -H 'Content-Type: application/json' \\\n  -d ${shell(`{${fields.join()}}`)}`;
 }
 
 function typescript({ origin, stream, key, headers, payload, closed }: Published): string {
   const text = typeof payload === "string";
   const value = text ? quoted(payload) : `Uint8Array.from(atob("${base64(payload)}"), (c) => c.charCodeAt(0))`;
-  const options = [...(key === undefined ? [] : [`key: ${quoted(key)}`]), ...(headers === undefined ? [] : [`headers: ${headers}`])];
+  const node = headers === undefined ? undefined : parse(headers);
+  const options = [...(key === undefined ? [] : [`key: ${quoted(key)}`]), ...(node ? [`headers: ${exact(node)}`] : [])];
   return `import { connect, ${text ? "text" : "bytes"} } from "tidewire";
 
 const tw = connect(${quoted(socket(origin))}${closed ? ", { token: process.env.TOKEN }" : ""});
 await tw.stream(${quoted(stream)}, { codec: ${text ? "text" : "bytes"} }).publish(${value}${options.length ? `, { ${options.join(", ")} }` : ""});
 await tw.close();`;
+}
+
+/** JSON as a literal of JavaScript, which is written as it was: without rawJSON a large number would be rounded. */
+function exact(node: Node): string {
+  switch (node.kind) {
+    case "object":
+      return `{${node.members.map(({ key, value }) => `${key === "__proto__" ? '["__proto__"]' : quoted(key)}:${exact(value)}`).join()}}`;
+    case "array":
+      return `[${node.items.map(exact).join()}]`;
+    case "string":
+      return quoted(node.value);
+    default:
+      return loses(node) ? `(JSON as any).rawJSON(${quoted(node.text)})` : node.text;
+  }
 }
 
 function python({ origin, stream, key, headers, payload, closed }: Published): string {
