@@ -1,5 +1,6 @@
 import type { ComponentType } from "preact";
 import { useEffect, useRef } from "preact/hooks";
+import { BenchScreen } from "./bench/screen.js";
 import { overview } from "./overview/data.js";
 import { OverviewScreen } from "./overview/screen.js";
 import { Empty } from "./parts/notice.js";
@@ -26,6 +27,7 @@ const screens: Screen[] = [
   { path: "", title: "Overview", All: OverviewScreen },
   { path: "streams", title: "Streams", All: StreamList, One: StreamScreen },
   { path: "queues", title: "Queues", All: QueueList, One: QueueScreen },
+  { path: "bench", title: "Bench", All: BenchScreen },
 ];
 
 export function Shell() {

@@ -67,6 +67,8 @@ const (
 	actRevokeUser     = "revoke tokens of user"
 	actRevokeToken    = "revoke token"
 	actExchangeKey    = "exchange key"
+	actStartBench     = "start benchmark"
+	actStopBench      = "stop benchmark"
 )
 
 var acts = []string{actCreateStream, actDropStream, actCreateQueue, actDropQueue, actDisconnect, actRevokeUser, actRevokeToken}

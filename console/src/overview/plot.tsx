@@ -23,10 +23,12 @@ interface PlotOptions {
   least: number;
   /** Whether a second without a value has none: 0 is no latency. */
   gaps?: boolean;
+  /** How many seconds its width stands for. */
+  seconds?: number;
 }
 
-/** The lines of the last 15 minutes. The legend has the values under the pointer, or the last ones. */
-export function Plot({ title, lines, points, write, least, gaps = false }: PlotOptions) {
+/** The lines of the last minutes. The legend has the values under the pointer, or the last ones. */
+export function Plot({ title, lines, points, write, least, gaps = false, seconds = length }: PlotOptions) {
   const place = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | undefined>(undefined);
   const pointed = useSignal<number | null>(null);
@@ -34,7 +36,7 @@ export function Plot({ title, lines, points, write, least, gaps = false }: PlotO
     const element = place.current!;
     const make = () => {
       plot.current?.destroy();
-      plot.current = draw(element, lines, dataOf(points.peek(), lines, gaps), write, least, (at) => void (pointed.value = at));
+      plot.current = draw(element, lines, dataOf(points.peek(), lines, gaps, seconds), write, least, (at) => void (pointed.value = at));
     };
     make();
     const scheme = matchMedia("(prefers-color-scheme: dark)");
@@ -49,11 +51,11 @@ export function Plot({ title, lines, points, write, least, gaps = false }: PlotO
     };
   }, []);
   useSignalEffect(() => {
-    const data = dataOf(points.value, lines, gaps);
+    const data = dataOf(points.value, lines, gaps, seconds);
     plot.current?.setData(data);
   });
-  const shown = dataOf(points.value, lines, gaps);
-  const at = pointed.value ?? length - 1;
+  const shown = dataOf(points.value, lines, gaps, seconds);
+  const at = pointed.value ?? seconds - 1;
   const value = (i: number) => {
     const found = shown[i + 1]?.[at];
     return found === null || found === undefined ? "–" : write(found);
@@ -71,16 +73,16 @@ export function Plot({ title, lines, points, write, least, gaps = false }: PlotO
           ))}
         </ul>
       </figcaption>
-      <div ref={place} class="canvas" role="img" aria-label={`${title}, the last 15 minutes. The newest values: ${lines.map((line, i) => `${line.label} ${value(i)}`).join(", ")}`} />
+      <div ref={place} class="canvas" role="img" aria-label={`${title}, the last ${seconds} seconds. The newest values: ${lines.map((line, i) => `${line.label} ${value(i)}`).join(", ")}`} />
     </figure>
   );
 }
 
-function dataOf(points: Points, lines: Line[], gaps: boolean): uPlot.AlignedData {
+function dataOf(points: Points, lines: Line[], gaps: boolean, seconds: number): uPlot.AlignedData {
   const end = points.time.at(-1) ?? Math.floor(Date.now() / 1000);
-  const times = Array.from({ length }, (_, i) => end - length + 1 + i);
+  const times = Array.from({ length: seconds }, (_, i) => end - seconds + 1 + i);
   const values = lines.map(({ name }) => {
-    const all = even(points, name, end);
+    const all = even(points, name, end, seconds);
     return gaps ? all.map((value) => value || null) : all;
   });
   return [times, ...values];
@@ -100,7 +102,7 @@ function draw(place: HTMLElement, lines: Line[], data: uPlot.AlignedData, write:
     hooks: { setCursor: [(self) => point(self.cursor.left! < 0 ? null : self.cursor.idx ?? null)] },
     scales: { y: { range: (_, __, most) => [0, Math.max(most * 1.1, least)] } },
     axes: [
-      { ...axis, size: 26, space: 90, values: (_, splits) => splits.map(clock) },
+      { ...axis, size: 26, space: 90, values: (_, splits) => splits.map((at) => clock(at, data[0].length < length)) },
       { ...axis, size: 62, space: 34, values: (_, splits) => splits.map(write) },
     ],
     series: [
@@ -117,7 +119,8 @@ function alone(self: uPlot, series: number): number[] {
   return [...values.keys()].filter((i) => !none(i) && none(i - 1) && none(i + 1));
 }
 
-function clock(seconds: number): string {
-  const t = new Date(seconds * 1000);
-  return `${t.getHours()}:${String(t.getMinutes()).padStart(2, "0")}`;
+function clock(at: number, seconds: boolean): string {
+  const t = new Date(at * 1000);
+  const two = (n: number) => String(n).padStart(2, "0");
+  return `${t.getHours()}:${two(t.getMinutes())}${seconds ? `:${two(t.getSeconds())}` : ""}`;
 }

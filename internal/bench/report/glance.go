@@ -138,6 +138,18 @@ func contents(groups []group) []entry {
 	return all
 }
 
+// Main returns the main figure of a result in words, such as "15,600 messages/s", and the row that has it; "" if there is none.
+func Main(r *bench.Result) (figure, row string) {
+	rows := leading(r)
+	m := groupHeadline(r.Scenario, rows)
+	best, _ := extremes(m, rows)
+	if best == nil {
+		return "", ""
+	}
+	t := speedTile(*best, m, len(rows))
+	return t.Value + " " + t.Unit, best.Name
+}
+
 // entry is a line of the contents.
 type entry struct {
 	resultView
