@@ -1,6 +1,8 @@
 import type { ComponentType } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import { BenchScreen } from "./bench/screen.js";
+import { StoreList } from "./events/list.js";
+import { EventScreen } from "./events/screen.js";
 import { overview } from "./overview/data.js";
 import { OverviewScreen } from "./overview/screen.js";
 import { Empty } from "./parts/notice.js";
@@ -27,6 +29,7 @@ const screens: Screen[] = [
   { path: "", title: "Overview", All: OverviewScreen },
   { path: "streams", title: "Streams", All: StreamList, One: StreamScreen },
   { path: "queues", title: "Queues", All: QueueList, One: QueueScreen },
+  { path: "events", title: "Events", All: StoreList, One: EventScreen },
   { path: "bench", title: "Bench", All: BenchScreen },
 ];
 

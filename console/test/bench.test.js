@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { load } from "./load.js";
 
 const { changed, pointsOf, written } = await load("bench/data.ts");
-const { even } = await load("overview/points.ts");
+const { even } = await load("parts/points.ts");
 
 test("the points of a run are those of a plot", () => {
   const points = pointsOf({ points: [{ time: "1970-01-01T00:01:40.9Z", rate: 7, p50_ms: 1.5, p99_ms: 3 }, { time: "1970-01-01T00:01:42Z", rate: 8 }] });

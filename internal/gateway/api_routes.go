@@ -62,7 +62,7 @@ func routes() map[string]route {
 		"GET /v1/nodes":    {(*call).listNodes, func(*http.Request) need { return needMetrics }},
 		"GET /v1/overview": {(*call).overview, func(*http.Request) need { return needMetrics }},
 	}
-	for _, some := range []map[string]route{streamRoutes(), queueRoutes(), deadRoutes(), eventRoutes(), scheduleRoutes(), roomRoutes(), accessRoutes(), benchRoutes()} {
+	for _, some := range []map[string]route{streamRoutes(), queueRoutes(), deadRoutes(), eventRoutes(), scheduleRoutes(), roomRoutes(), accessRoutes(), connectionRoutes(), keyRoutes(), benchRoutes()} {
 		maps.Copy(all, some)
 	}
 	return all
@@ -76,6 +76,11 @@ func streamRoutes() map[string]route {
 		"DELETE /v1/streams/{stream}":                     {(*call).dropStream, onStream("admin")},
 		"POST /v1/streams/{stream}/messages":              {(*call).publish, onStream("publish")},
 		"GET /v1/streams/{stream}/messages":               {(*call).readStream, onStream("read")},
+		"GET /v1/streams/{stream}/search":                 {(*call).searchStream, onStream("read")},
+		"POST /v1/streams/{stream}/replay":                {(*call).replayStream, onStream("read")},
+		"GET /v1/streams/{stream}/jobs":                   {(*call).listJobs, onStream("read")},
+		"GET /v1/streams/{stream}/jobs/{job}":             {(*call).showJob, onStream("read")},
+		"DELETE /v1/streams/{stream}/jobs/{job}":          {(*call).stopJob, onStream("read")},
 		"GET /v1/streams/{stream}/follow":                 {(*call).followStream, onStream("read")},
 		"GET /v1/streams/{stream}/retention":              {(*call).retention, onStream("read")},
 		"PUT /v1/streams/{stream}/retention":              {(*call).setRetention, onStream("admin")},
@@ -125,6 +130,7 @@ func eventRoutes() map[string]route {
 		"POST /v1/events":                  {(*call).appendEvents, nil},
 		"POST /v1/events/query":            {(*call).queryEvents, nil},
 		"POST /v1/events/project":          {(*call).project, nil},
+		"GET /v1/events/types":             {(*call).listTypes, nil},
 		"GET /v1/events/stores":            {(*call).listStores, nil},
 		"POST /v1/events/stores/{store}":   {(*call).createStore, onStore("admin")},
 		"GET /v1/events/stores/{store}":    {(*call).storeInfo, onStore("admin")},

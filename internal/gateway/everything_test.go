@@ -30,6 +30,7 @@ func TestEverything_Routes(t *testing.T) {
 	for _, one := range []struct{ method, path, body string }{
 		{"GET", "/v1/streams", ""}, {"GET", "/v1/streams/s", ""},
 		{"GET", "/v1/streams/orders/messages?wait_ms=1", ""},
+		{"GET", "/v1/streams/orders/search?text=x&any_case=true&path=a.b&value=1&after=0&until=9&limit=5", ""}, {"GET", "/v1/streams/orders/search?text=x&key=k", ""},
 		{"POST", "/v1/streams/s/messages", `{"payload_base64":"YQ==","key":"k"}`},
 		{"GET", "/v1/streams/orders/groups?limit=5&after=a", ""},
 		{"GET", "/v1/streams/s/retention", ""},
@@ -50,6 +51,7 @@ func TestEverything_Routes(t *testing.T) {
 		{"GET", "/v1/events?before=9&limit=5&backwards=true", ""},
 		{"POST", "/v1/events/query?store=a", `{"query":{}}`}, {"POST", "/v1/events/query", `{"store":"a","after":1,"before":9,"limit":5,"backwards":true}`},
 		{"POST", "/v1/events/project?store=a", `{"queries":[{}]}`}, {"POST", "/v1/events/project", `{"store":"a","queries":[{}]}`},
+		{"GET", "/v1/events/types?store=a&prefix=E&after=D&limit=5", ""}, {"GET", "/v1/events/types", ""},
 		{"GET", "/v1/events/stores", ""}, {"GET", "/v1/events/stores/a", ""}, {"POST", "/v1/events/stores/a", ""}, {"DELETE", "/v1/events/stores/a", ""},
 		{"GET", "/v1/schedules?after=a&limit=5", ""}, {"GET", "/v1/schedules/a", ""}, {"GET", "/v1/schedules/b", ""},
 		{"PUT", "/v1/schedules/a", `{"cron":"@daily","time_zone":"UTC","queue":"q","key":"k","headers":{},"payload":"x","priority":1,"catch_up":"latest","paused":false}`},
@@ -95,6 +97,19 @@ func TestEverything_Jobs(t *testing.T) {
 		}
 		c.do("GET", queue+"/jobs", "")
 		c.do("DELETE", path, "")
+	}
+	for _, body := range []string{`{"to_stream":"s","after":0,"until":0,"key":"k","dry_run":true}`, `{"to_queue":"q","replay":"ABCDEFGHIJKLMNOP"}`} {
+		status, text := c.do("POST", "/v1/streams/orders/replay", body)
+		name, _, found := strings.Cut(strings.TrimPrefix(text, `{"job":"`), `"`)
+		if status != http.StatusOK || !found {
+			t.Fatalf("%d %s", status, text)
+		}
+		waitFor(t, func() bool {
+			_, text := c.do("GET", "/v1/streams/orders/jobs/"+name, "")
+			return !strings.Contains(text, `"state":"running"`)
+		}, "a replay does not end")
+		c.do("GET", "/v1/streams/orders/jobs", "")
+		c.do("DELETE", "/v1/streams/orders/jobs/"+name, "")
 	}
 	for range 4 {
 		c.do("POST", "/v1/queues/q/dead/redrive", `{"all":true}`)
@@ -197,10 +212,16 @@ func TestEverything_Overloaded(t *testing.T) {
 	client{t, addr}.refused("POST", "/v1/streams/s/messages", `{"payload":"`+strings.Repeat("x", 2000)+`"}`, http.StatusServiceUnavailable, "overloaded")
 }
 
+// serveAdministered serves in closed mode with acts that are carried out nowhere.
+func serveAdministered(t *testing.T) closed {
+	t.Helper()
+	return serveClosed(t, func(cfg *gateway.Config) { cfg.Auth.Administration, cfg.Nodes = cannedAdministration{}, cannedNodes{} })
+}
+
 // TestEverything_Administration: acts on users and tokens.
 func TestEverything_Administration(t *testing.T) {
 	t.Parallel()
-	c := serveClosed(t, func(cfg *gateway.Config) { cfg.Auth.Administration, cfg.Nodes = cannedAdministration{}, cannedNodes{} })
+	c := serveAdministered(t)
 	token := tokenOf(t, "root", time.Hour, "connections server:*", "notify user:*")
 	for _, one := range []struct{ path, body, want string }{
 		{"users/ann/disconnect", `{"reconnect":false}`, "200"}, {"users/ann/disconnect", "", "200"},

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+	"unique"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -150,9 +151,10 @@ type Server struct {
 	// sessions, api and recorder are nil unless All is served.
 	sessions *sessions
 	api      *api
-	// recorder has the last figures of the server, and database the state of its database: for /v1/overview.
+	// recorder has the last figures of the server, database the state of its database, and worst what waits the longest: for /v1/overview.
 	recorder *overview.Recorder
 	database databaseLook
+	worst    worstLook
 	reports  reports
 	ingested atomic.Uint64 // messages that /ws/ingest has taken
 	// work is the context of store calls by connections. It outlives requests,
@@ -405,6 +407,7 @@ func (s *Server) accept(w http.ResponseWriter, r *http.Request, cfg websocket.Co
 	c = slot.open(conn, func(c *connection) {
 		c.identity = identity{policy: s.cfg.Auth.Policy, conn: c, cfg: s.cfg.Auth, log: s.authLog, audit: s.audit, renewals: newRenewalLimit(), changes: &s.changes, at: changesBefore(r)}
 		c.identity.caller.Store(caller)
+		c.endpoint, c.client = unique.Make(r.URL.Path), unique.Make(clientName(r))
 	})
 	memory.holder = c.memory
 	c.memory.Join(s.memoryGroup(c.address, caller))

@@ -1,6 +1,6 @@
 // Results of benchmarks, and a run, as /v1/bench has them.
 import { ask } from "../api.js";
-import type { Points } from "../overview/points.js";
+import type { Points } from "../parts/points.js";
 
 export interface Result {
   result: string;

@@ -2,7 +2,7 @@ import { useSignal } from "@preact/signals";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { ask } from "../api.js";
 import { micros, short, span } from "../format/numbers.js";
-import { Plot } from "../overview/plot.js";
+import { Plot } from "../parts/plot.js";
 import { messageOf } from "../parts/notice.js";
 import { change, place } from "../router.js";
 import { pointsOf, type Known, type Run } from "./data.js";

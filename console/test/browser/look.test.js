@@ -28,6 +28,9 @@ before(async () => {
   await v1(base, "POST", "streams/parted", { partitions: 8 });
   await kill(base, "mail", messages, (position) => (position % 4 ? `smtp: 550 no such user at example.org, after ${position} s` : "timeout"));
   await v1(base, "POST", "queues/mail/messages", { messages });
+  const events = Array.from({ length: 60 }, (_, n) => ({ type: n % 9 ? "StudentEnrolled" : "CourseOffered", tags: [`course:c${n % 4}`, `student:s${n % 7}`], id: `e${n}`, data: { n, paid: true } }));
+  await v1(base, "POST", "events/stores/courses");
+  await v1(base, "POST", "events", { store: "courses", events });
 });
 after(async () => {
   await browser?.close();
@@ -43,11 +46,20 @@ const screens = {
   message: ["streams/orders?open=55&after=20", "Publish again"],
   hex: ["streams/orders?view=hex&open=3", "000000  7b"],
   live: ["streams/orders?live=1", "Waiting for the next message"],
+  search: ["streams/orders?search=1&text=%22ID%22:5&path=paid&value=true&open=6", "All is read."],
+  nothing: ["streams/orders?search=1", "Nothing is looked for yet"],
+  replay: ["streams/orders?replay=1&into=queue&target=mail", "Count first"],
+  group: ["streams/orders?group=readers", "readers continues with"],
   partitions: ["streams/parted", "Choose one"],
   queues: ["queues", "delivers"],
   queue: ["queues/mail?open=61", "Copy payload"],
   dead: ["queues/mail?show=dead", "Next page"],
   letter: ["queues/mail?show=dead&open=3&reason=smtp", "Purge this"],
+  stores: ["events", "Create an event store"],
+  events: ["events/courses", "60 events match"],
+  event: [`events/courses?q=${part(JSON.stringify([{ types: ["StudentEnrolled"], tags: ["course:c1"] }, { tags: ["course:c2"] }]))}&open=11&test=20&code=Go&asof=50`, "It would not hold."],
+  "events, live": ["events/courses?live=1", "Waiting for the next event"],
+  "no query": ["events/courses?q=1", "The query of this address cannot be read"],
   bench: ["bench", "1,000 messages/s"],
   compared: ["bench?before=one&after=two&all=1", "+100.0 %"],
   nowhere: ["nothing", "There is nothing at this address"],
@@ -88,10 +100,24 @@ for (const scheme of ["light", "dark"]) {
 test("a plot takes the colours of the other scheme at once", async (t) => {
   const page = await open(t, browser, base);
   await page.goto(`${base}/console/`);
-  await page.locator(".plot canvas").first().waitFor();
+  const line = page.locator(".plot .drawing .s0").first();
+  const stroke = () => line.evaluate((path) => getComputedStyle(path).stroke);
+  await line.waitFor({ state: "attached" });
+  assert.equal(await stroke(), "rgb(0, 99, 166)");
   await page.emulateMedia({ colorScheme: "dark" });
-  await page.waitForTimeout(300);
-  await becomes(() => page.locator(".plot canvas").count(), 4);
+  await becomes(stroke, "rgb(92, 179, 255)");
+});
+
+test("all plots show the values of the second under the pointer", async (t) => {
+  const page = await open(t, browser, base);
+  await page.goto(`${base}/console/`);
+  const drawing = page.locator(".plot .drawing svg");
+  await drawing.first().hover({ position: { x: 5, y: 20 } });
+  await becomes(() => page.locator(".plot time").count(), 6);
+  assert.match(await page.locator(".plot time").first().innerText(), /^ at \d\d:\d\d:\d\d$/);
+  await becomes(() => page.locator(".plot .under").count(), 6);
+  await page.locator("h1").hover();
+  await becomes(() => page.locator(".plot time").count(), 0);
 });
 
 test("no data are markup, in any field", async (t) => {
@@ -106,10 +132,15 @@ test("no data are markup, in any field", async (t) => {
     await kill(base, `${text}!`, letters, (position) => nasty[position % nasty.length]);
     await v1(base, "POST", `queues/${part(`${text}!`)}/messages`, { messages: letters });
   }
+  for (const [i, text] of nasty.entries()) {
+    await v1(base, "POST", `events/stores/${part(`${text}?`)}`);
+    const events = nasty.map((data, j) => ({ type: nasty[(j + i) % nasty.length], tags: [data, text], id: data, data: { [data]: [data] } }));
+    await v1(base, "POST", "events", { store: `${text}?`, events });
+  }
   const rows = nasty.map((name) => ({ name, metrics: { messages_per_second: 5, [name]: 1 }, limiter: name }));
   const environment = { cpu: nasty[0], cores: 2, memory_bytes: 1, os: "", kernel: "", go: "" };
   await write(results, Object.fromEntries(nasty.map((text, i) => [`nasty${i} ${text.replaceAll("/", "")}`, result(text, 5, { rows, environment, params: { [text]: text } })])));
-  const page = await open(t, browser, base, { allowed: ["404", "400"] });
+  const page = await open(t, browser, base, { allowed: ["404", "400", "410"] });
   const clean = async (where) => {
     const found = await page.evaluate(() => [...document.querySelectorAll("#app script, #app img, #app iframe, #app [onerror], #app [onload], a[href^='javascript']")].map((e) => e.outerHTML));
     assert.deepEqual(found, [], where);
@@ -124,12 +155,28 @@ test("no data are markup, in any field", async (t) => {
       await page.getByRole("button", { name: "Publish again" }).click();
       await page.getByRole("row").filter({ has: page.getByRole("rowheader", { name: text, exact: true }) }).waitFor();
       await clean(`${text} as ${view}`);
+      if (view !== "json") continue;
+      await page.getByRole("button", { name: `Drop ${text}`, exact: true }).click();
+      await page.getByRole("dialog").waitFor();
+      await clean(`drop of ${text}`);
     }
     assert.equal(await page.title(), `${text} · Tidewire`);
     await page.goto(`${base}/console/streams/orders?live=1&key=${part(text)}&view=${part(text)}`);
     await page.getByText(`key ${text}`).waitFor();
     await page.goto(`${base}/console/streams/orders?after=${part(text)}&open=${part(text)}&key=${part(text)}`);
     await page.getByText("No message here has this key").waitFor();
+    await page.goto(`${base}/console/streams/${part(text)}?search=1&text=${part(text)}`);
+    await page.locator("mark").first().waitFor();
+    await clean(`search for ${text}`);
+    await page.goto(`${base}/console/streams/orders?search=1&${["text", "case", "path", "value", "key", "from", "to"].map((name) => `${name}=${part(text)}`).join("&")}`);
+    await page.getByText("No message matches").waitFor();
+    await page.goto(`${base}/console/streams/${part(text)}?replay=1&into=${part(text)}&target=${part(`${text}!`)}&from=${part(text)}`);
+    await page.getByLabel("Into the").selectOption("queue");
+    await page.getByLabel("From position").fill("1");
+    await page.getByRole("button", { name: "Count first" }).click();
+    await page.getByRole("button", { name: "Replay 8 messages …" }).click();
+    await page.getByRole("dialog").waitFor();
+    await clean(`replay of ${text}`);
     await page.goto(`${base}/console/streams?find=${part(text)}`);
     await page.getByRole("link", { name: text, exact: true }).waitFor();
     await page.goto(`${base}/console/${part(text)}/${part(text)}`);
@@ -153,6 +200,27 @@ test("no data are markup, in any field", async (t) => {
     await page.getByText("The dead letters could not be read").waitFor();
     await clean(`filter with ${text}`);
   }
+  await page.goto(`${base}/console/events`);
+  for (const text of nasty) await page.getByRole("link", { name: `${text}?`, exact: true }).waitFor();
+  await clean("event stores");
+  for (const text of nasty) {
+    const at = `${base}/console/events/${part(`${text}?`)}`;
+    await page.goto(`${at}?q=${part(JSON.stringify([{ types: nasty, tags: [text] }]))}&open=1&test=1&code=TypeScript`);
+    await page.getByText("It would not hold.").waitFor();
+    await page.getByRole("button", { name: "Copy data" }).waitFor();
+    await page.getByText("events match").waitFor();
+    await clean(`events of ${text}`);
+    await page.goto(`${at}?${["q", "open", "test", "code", "asof", "after", "before", "view"].map((name) => `${name}=${part(text)}`).join("&")}`);
+    await page.getByRole("button", { name: "Show all events" }).click();
+    await page.locator("table.events tbody tr").first().waitFor();
+    await clean(`addresses of events with ${text}`);
+  }
+  const quiet = `${base}/console/events/${part(`${nasty[0]}?`)}`;
+  await page.goto(`${quiet}?live=1`);
+  await page.getByText("Live", { exact: true }).waitFor();
+  await v1(base, "POST", "events", { store: `${nasty[0]}?`, events: nasty.map((type) => ({ type, tags: [type], data: type })) });
+  await page.locator("table.events tbody tr").nth(nasty.length - 1).waitFor();
+  await clean("live events");
   await page.goto(`${base}/console/bench`);
   for (const text of nasty) await page.getByRole("cell", { name: text, exact: true }).waitFor();
   await clean("results");
