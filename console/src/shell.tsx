@@ -1,5 +1,6 @@
 import type { ComponentType } from "preact";
 import { useEffect, useRef } from "preact/hooks";
+import { BenchScreen } from "./bench/screen.js";
 import { StoreList } from "./events/list.js";
 import { EventScreen } from "./events/screen.js";
 import { InspectorScreen } from "./inspector/screen.js";
@@ -31,6 +32,7 @@ const screens: Screen[] = [
   { path: "queues", title: "Queues", All: QueueList, One: QueueScreen },
   { path: "events", title: "Events", All: StoreList, One: EventScreen },
   { path: "inspector", title: "Inspector", All: InspectorScreen },
+  { path: "bench", title: "Bench", All: BenchScreen },
 ];
 
 export function Shell() {

@@ -194,6 +194,20 @@ func (r *Result) Write(path string) error {
 
 // Read loads a result file, and the raw data beside it.
 func Read(path string) (*Result, error) {
+	r, err := ReadAlone(path)
+	if err != nil {
+		return nil, err
+	}
+	recording, err := ReadRecording(path, r)
+	if err != nil {
+		return nil, err
+	}
+	r.Recording.ticks, r.Recording.latencies = recording.ticks, recording.latencies
+	return r, nil
+}
+
+// ReadAlone loads a result file without the raw data beside it.
+func ReadAlone(path string) (*Result, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("read result: %w", err)
@@ -205,10 +219,5 @@ func Read(path string) (*Result, error) {
 	if r.Schema != Schema {
 		return nil, fmt.Errorf("read result %s: schema is %d, this program reads %d", path, r.Schema, Schema)
 	}
-	recording, err := ReadRecording(path, &r)
-	if err != nil {
-		return nil, err
-	}
-	r.Recording.ticks, r.Recording.latencies = recording.ticks, recording.latencies
 	return &r, nil
 }

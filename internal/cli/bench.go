@@ -13,6 +13,7 @@ import (
 
 	"github.com/tidewire/tidewire/internal/bench"
 	"github.com/tidewire/tidewire/internal/bench/report"
+	"github.com/tidewire/tidewire/internal/bench/runner"
 	"github.com/tidewire/tidewire/internal/bench/scenario"
 	"github.com/tidewire/tidewire/internal/live"
 )
@@ -95,7 +96,7 @@ func (f ceilingFlags) ceiling(progress func(string, ...any)) *scenario.Ceiling {
 // (every; 0 means five seconds). It also prints the command's log until it is
 // stopped.
 func (f resultFlags) watch(p *process, every time.Duration) *live.View {
-	view := live.Start(p.ctx, live.Config{In: p.In, Out: p.Err, Getenv: p.Getenv, Quiet: f.Quiet, Every: every})
+	view := live.Start(p.ctx, live.Config{In: p.In, Out: p.Err, Getenv: p.Getenv, Quiet: f.Quiet, Every: every, Events: p.Getenv(runner.Watched) != ""})
 	p.Err, p.log = view, slog.New(slog.NewTextHandler(view, nil))
 	return view
 }

@@ -109,6 +109,8 @@ func Run(ctx context.Context, env Env) (code int) {
 			}
 		}
 	}()
+	ctx, unwatch := watched(ctx, env)
+	defer unwatch()
 	var cmds commands
 	settings := newSettings(env.Getenv)
 	parser, err := newParser(env, &cmds, settings)

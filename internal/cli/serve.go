@@ -50,6 +50,8 @@ type serveCmd struct {
 
 	PresenceStream string `placeholder:"NAME" help:"Write into this stream who connects to /ws and /ws/chat, and who joins which room. It is created if it does not exist. Default: none."`
 
+	Results string `default:"results" placeholder:"DIR" help:"Folder of the results of benchmarks, which the console shows. Benchmarks that it starts write there, too. By default it is where tidewire bench writes, below the working directory."`
+
 	MaxMemory       memory  `default:"50%" placeholder:"SIZE|SHARE" help:"Memory that this process may use: bytes, or a share of the memory of the machine or its control group."`
 	MaxMessage      bytes   `default:"1MiB" help:"Largest message that a client may send. At most about 9 % of --max-memory."`
 	Compress        bool    `help:"Accept compression of WebSocket messages (permessage-deflate) on /ws and /ws/chat, for clients that offer it, such as browsers. It saves bytes and costs CPU time. Clients with a token can use it once they have sent the token."`
@@ -270,6 +272,14 @@ func (c *serveCmd) serve(p *process) error {
 		Version: version(), Only: gateway.Endpoint(c.Only), MaxMessage: int(c.MaxMessage), MaxPartitions: c.MaxPartitions, Metrics: metrics, Profile: c.Profile, Chat: c.chat(c.MaxRooms), Lanes: c.lanes(lanes), Access: access, Auth: auth,
 		Limits: registry, MaxJSONDepth: c.MaxJSONDepth, Sessions: gateway.SessionConfig{MaxSubscriptions: c.MaxSubscriptions},
 		Budget: budget.New(budget.ClientShare(c.memory)), Log: p.log,
+	}
+	if cfg.Only == gateway.All {
+		benches, err := c.benches(p, auth.Policy != nil || onLoopback(listeners))
+		if err != nil {
+			return err
+		}
+		defer benches.Close()
+		cfg.Bench = benches
 	}
 	if c.Compress {
 		cfg.Compression = &websocket.Compression{}

@@ -62,7 +62,7 @@ func routes() map[string]route {
 		"GET /v1/nodes":    {(*call).listNodes, func(*http.Request) need { return needMetrics }},
 		"GET /v1/overview": {(*call).overview, func(*http.Request) need { return needMetrics }},
 	}
-	for _, some := range []map[string]route{streamRoutes(), queueRoutes(), deadRoutes(), eventRoutes(), scheduleRoutes(), roomRoutes(), accessRoutes(), connectionRoutes(), keyRoutes()} {
+	for _, some := range []map[string]route{streamRoutes(), queueRoutes(), deadRoutes(), eventRoutes(), scheduleRoutes(), roomRoutes(), accessRoutes(), connectionRoutes(), keyRoutes(), benchRoutes()} {
 		maps.Copy(all, some)
 	}
 	return all

@@ -76,6 +76,8 @@ const (
 	actCreateKey      = "create key"
 	actRevokeKey      = "revoke key"
 	actExchangeKey    = "exchange key"
+	actStartBench     = "start benchmark"
+	actStopBench      = "stop benchmark"
 )
 
 var acts = []string{actCreateStream, actDropStream, actCreateQueue, actDropQueue, actDisconnect, actRevokeUser, actRevokeToken, actEndConnection, actCreateKey, actRevokeKey}

@@ -154,6 +154,8 @@ var doors = []struct {
 	{right: "metrics server:*", http: "GET /v1/overview"},
 	{right: "profile server:*", http: "GET /debug/pprof/"},
 	{right: "bench server:*", http: "GET /ws/lanes"},
+	{right: "bench server:*", http: "GET /v1/bench"},
+	{right: "bench server:*", http: "POST /v1/bench/run", body: `{"scenario":"queue"}`},
 	{right: "write ingest:*", http: "GET /ws/ingest"},
 }
 

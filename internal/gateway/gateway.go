@@ -81,6 +81,8 @@ type Config struct {
 	Limits *limits.Registry
 	// Nodes are the other servers of a cluster: deliveries that clients have taken from one of them by HTTP can be settled here. Defaults to none.
 	Nodes Nodes
+	// Bench has results of benchmarks, and starts some. Defaults to none.
+	Bench Bench
 	// Connected is told of each connection on /ws and /ws/chat once it is known whose it is: in closed mode when its token has come. user is empty without one.
 	// It must be brief. Defaults to none.
 	Connected func(user string) ConnectionObserver
@@ -153,6 +155,7 @@ type Server struct {
 	recorder *overview.Recorder
 	database databaseLook
 	worst    worstLook
+	reports  reports
 	ingested atomic.Uint64 // messages that /ws/ingest has taken
 	// work is the context of store calls by connections. It outlives requests,
 	// and ends when Shutdown's time is up.
@@ -200,6 +203,7 @@ func New(cfg Config) *Server {
 		s.mux.Handle("/v1/", s.api)
 		s.mux.Handle(clientPath, s.api)
 		s.mux.Handle("/console/", s.guarded(console.Handler()))
+		s.mux.Handle("GET "+reportPath+"{id}", s.guarded(&s.reports))
 		s.recorder = s.recorded()
 		go s.recorder.Run(work)
 	case Lanes:

@@ -25,6 +25,8 @@ type Config struct {
 	Quiet bool
 	// Every is the time between two plain lines. Defaults to 5 s.
 	Every time.Duration
+	// Events writes each line, step and tick as an Event, for a program that watches the run, and nothing for people.
+	Events bool
 	// Control is steered by the keys. Defaults to a new Control.
 	Control *bench.Control
 	// Interrupt is called for Ctrl-C after the terminal was restored. Defaults to
@@ -51,7 +53,8 @@ func (c Config) withDefaults() Config {
 // Each Write to it logs whole lines.
 type View struct {
 	cfg    Config
-	screen *screen // nil: plain lines
+	screen *screen // nil: plain lines, or events
+	events *events // nil unless they are wanted
 	plain  *plain
 }
 
@@ -60,7 +63,9 @@ type View struct {
 func Start(ctx context.Context, cfg Config) *View {
 	cfg = cfg.withDefaults()
 	v := &View{cfg: cfg, plain: newPlain(cfg.Out, cfg.Every)}
-	if out, in, ok := terminals(cfg); ok {
+	if cfg.Events {
+		v.events = &events{out: cfg.Out}
+	} else if out, in, ok := terminals(cfg); ok {
 		v.screen = startScreen(ctx, cfg, in, out)
 	}
 	cfg.Control.Watch(v.stage)
@@ -89,12 +94,22 @@ func (v *View) Control() *bench.Control { return v.cfg.Control }
 
 // Observe shows a Tick. Pass it to Recording.Observe.
 func (v *View) Observe(t bench.Tick) {
+	if v.events != nil {
+		v.events.write(Event{Tick: &t}) // the watcher has gone: the run goes on
+		return
+	}
 	if !v.send(t) && !v.cfg.Quiet {
 		v.plain.tick(t)
 	}
 }
 
-func (v *View) stage(s bench.Stage) { v.send(s) }
+func (v *View) stage(s bench.Stage) {
+	if v.events != nil {
+		v.events.write(Event{Step: &Step{Row: s.Row, Number: s.Number, Of: s.Of, Phase: s.Phase}})
+		return
+	}
+	v.send(s)
+}
 
 // Progress shows a line about the progress.
 func (v *View) Progress(format string, args ...any) {
@@ -107,6 +122,12 @@ func (v *View) Progress(format string, args ...any) {
 func (v *View) Write(text []byte) (int, error) {
 	for line := range strings.Lines(string(text)) {
 		line = strings.TrimSuffix(line, "\n")
+		if v.events != nil {
+			if err := v.events.write(Event{Line: line}); err != nil {
+				return 0, err
+			}
+			continue
+		}
 		if v.screen != nil && v.screen.line(line) {
 			continue
 		}

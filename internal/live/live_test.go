@@ -2,6 +2,7 @@ package live
 
 import (
 	"bytes"
+	"context"
 	"log/slog"
 	"strings"
 	"testing"
@@ -52,6 +53,26 @@ func TestQuiet_ShowsTheLogAlone(t *testing.T) {
 	v.Stop()
 	if got := out.String(); !strings.Contains(got, "away") || strings.Count(got, "\n") != 1 {
 		t.Errorf("%q", got)
+	}
+}
+
+// TestEvents: another program gets each line, step and tick.
+func TestEvents(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	control := new(bench.Control)
+	v := Start(t.Context(), Config{Out: &out, Events: true, Control: control})
+	v.Progress("round %d", 1)
+	result := bench.NewResult("queue", nil)
+	control.Run(t.Context(), result, []bench.Step{{Row: "lease"}}, func(context.Context, bench.Step) error { return nil })
+	v.Observe(bench.Tick{Row: "lease", Phase: bench.PhaseMeasured, At: 1, Seconds: 1, Metrics: map[string]float64{"messages_per_second": 7}})
+	v.Stop()
+	want := `{"line":"round 1"}
+{"step":{"row":"lease","number":1,"of":1,"phase":"prepare"}}
+{"tick":{"row":"lease","trial":0,"phase":"measured","at_seconds":1,"seconds":1,"metrics":{"messages_per_second":7}}}
+`
+	if out.String() != want {
+		t.Errorf("got\n%s\nwant\n%s", &out, want)
 	}
 }
 

@@ -21,6 +21,8 @@ interface PlotOptions {
   least: number;
   /** Whether a second without a value has none: 0 is no latency. */
   gaps?: boolean;
+  /** How many seconds its width stands for. */
+  seconds?: number;
 }
 
 /** The second under the pointer, in all plots; null without one. */
@@ -29,21 +31,21 @@ const pointed = signal<number | null>(null);
 /** The height of the drawing. Its width is the number of seconds, and CSS stretches both. */
 const height = 100;
 
-/** The lines of the last 15 minutes. The legend has the values under the pointer, or the last ones. */
-export function Plot({ title, lines, points, write, least, gaps = false }: PlotOptions) {
-  const drawn = useComputed(() => drawingOf(points.value, lines, least, gaps));
+/** The lines of the last minutes. The legend has the values under the pointer, or the last ones. */
+export function Plot({ title, lines, points, write, least, gaps = false, seconds = length }: PlotOptions) {
+  const drawn = useComputed(() => drawingOf(points.value, lines, least, gaps, seconds));
   const { end, top, values, paths } = drawn.value;
   const under = pointed.value;
-  const at = under ?? length - 1;
+  const at = under ?? seconds - 1;
   const text = (i: number) => {
     const value = values[i]![at];
     return value === null || value === undefined ? "–" : write(value);
   };
   const point = (event: PointerEvent) => {
     const { left, width } = (event.currentTarget as Element).getBoundingClientRect();
-    pointed.value = Math.max(0, Math.min(length - 1, Math.round(((event.clientX - left) / width) * (length - 1))));
+    pointed.value = Math.max(0, Math.min(seconds - 1, Math.round(((event.clientX - left) / width) * (seconds - 1))));
   };
-  const time = (n: number) => second(end - length + 1 + n);
+  const time = (n: number) => second(end - seconds + 1 + n);
   return (
     <figure class="plot">
       <figcaption>
@@ -57,14 +59,14 @@ export function Plot({ title, lines, points, write, least, gaps = false }: PlotO
           ))}
         </ul>
       </figcaption>
-      <div class="drawing" role="img" aria-label={`${title}, the last 15 minutes. The newest values: ${lines.map(({ label }, i) => `${label} ${text(i)}`).join(", ")}`}>
+      <div class="drawing" role="img" aria-label={`${title}, the last ${seconds / 60} minutes. The newest values: ${lines.map(({ label }, i) => `${label} ${text(i)}`).join(", ")}`}>
         <p>{[top, top / 2, 0].map((value) => <span key={value}>{write(value)}</span>)}</p>
-        <svg viewBox={`0 0 ${length - 1} ${height}`} preserveAspectRatio="none" onPointerMove={point} onPointerLeave={() => void (pointed.value = null)}>
-          <path class="grid" d={`M0 0H${length}M0 ${height / 2}H${length}M0 ${height}H${length}M${length / 3} 0V${height}M${(length * 2) / 3} 0V${height}`} />
+        <svg viewBox={`0 0 ${seconds - 1} ${height}`} preserveAspectRatio="none" onPointerMove={point} onPointerLeave={() => void (pointed.value = null)}>
+          <path class="grid" d={`M0 0H${seconds}M0 ${height / 2}H${seconds}M0 ${height}H${seconds}M${seconds / 3} 0V${height}M${(seconds * 2) / 3} 0V${height}`} />
           {lines.map(({ name, colour, dash }, i) => <path key={name} class={`s${colour}`} d={paths[i]!} stroke-dasharray={dash?.join(" ")} />)}
           {under !== null && <path class="under" d={`M${under} 0V${height}`} />}
         </svg>
-        <p>{[0, 1, 2, 3].map((n) => <span key={n}>{time((n * length) / 3).slice(0, -3)}</span>)}</p>
+        <p>{[0, 1, 2, 3].map((n) => <span key={n}>{time((n * seconds) / 3).slice(0, seconds < length ? undefined : -3)}</span>)}</p>
       </div>
     </figure>
   );
@@ -79,9 +81,9 @@ interface Drawing {
   paths: string[];
 }
 
-function drawingOf(points: Points, lines: Line[], least: number, gaps: boolean): Drawing {
+function drawingOf(points: Points, lines: Line[], least: number, gaps: boolean, seconds: number): Drawing {
   const end = points.time.at(-1) ?? Math.floor(Date.now() / 1000);
-  const values = lines.map(({ name }) => even(points, name, end).map((value) => ((gaps && !value) || value! < 0 ? null : value)));
+  const values = lines.map(({ name }) => even(points, name, end, seconds).map((value) => ((gaps && !value) || value! < 0 ? null : value)));
   const top = above(values.flat().reduce<number>((most, value) => Math.max(most, value ?? 0), least));
   return { end, top, values, paths: values.map((line) => pathOf(line, top)) };
 }

@@ -21,12 +21,12 @@ export function newer(points: Points, time: number): Points {
   return Object.fromEntries(Object.entries(points).map(([name, values]) => [name, from < 0 ? [] : values.slice(from)])) as Points;
 }
 
-/** A list with a point for each second of the last 15 minutes before `end`: null where there is none. So a plot has gaps, and its width is always the same. */
-export function even(points: Points, name: string, end: number): (number | null)[] {
-  const values: (number | null)[] = new Array(length).fill(null);
+/** A list with a point for each of the last seconds before `end`, 15 minutes of them by default: null where there is none. So a plot has gaps, and its width is always the same. */
+export function even(points: Points, name: string, end: number, seconds = length): (number | null)[] {
+  const values: (number | null)[] = new Array(seconds).fill(null);
   points.time.forEach((time, i) => {
-    const at = time - (end - length + 1);
-    if (at >= 0 && at < length) values[at] = points[name]?.[i] ?? null;
+    const at = time - (end - seconds + 1);
+    if (at >= 0 && at < seconds) values[at] = points[name]?.[i] ?? null;
   });
   return values;
 }

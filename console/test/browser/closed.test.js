@@ -187,3 +187,11 @@ test("tidewire console signs in once", async (t) => {
   await other.goto(stdout.trim());
   await other.getByText("The key in the address was used already").waitFor();
 });
+
+test("benchmarks need their right", async (t) => {
+  const page = await open(t, browser, base, { allowed });
+  await page.goto(`${base}/console/bench`);
+  await signIn(page, user);
+  await page.getByText("bench server:*").waitFor();
+  assert.equal(await page.getByRole("button", { name: "Start" }).count(), 0);
+});

@@ -1,7 +1,11 @@
 // How each screen looks: dark and light, wide and narrow; that it can be used by everybody; and that data are never markup.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { kill } from "../dead.js";
+import { result, write } from "../results.js";
 import { serve, v1 } from "../server.js";
 import { becomes, findings, launch, open, tooWide } from "./browser.js";
 
@@ -9,11 +13,13 @@ const nasty = [
   "<script>globalThis.xss=1</script>", '<img src=x onerror="globalThis.xss=2">', '"><svg onload=globalThis.xss=3>', "javascript:globalThis.xss=4",
   "'-globalThis.xss=5-'", "</textarea><iframe srcdoc='<script>parent.xss=6</script>'>", "{{constructor.constructor('globalThis.xss=7')()}}", "<a href=javascript:xss=8>x</a>",
 ];
-let server, browser, base;
+let server, browser, base, results;
 const part = encodeURIComponent;
 
 before(async () => {
-  [server, browser] = await Promise.all([serve(), launch()]);
+  results = await mkdtemp(join(tmpdir(), "results-"));
+  await write(results, { one: result("ingest", 1000), two: result("ingest", 2000, { valid: false, checks: [] }), three: result("queue", 20) });
+  [server, browser] = await Promise.all([serve("--results", results), launch()]);
   base = server.base;
   await v1(base, "POST", "streams/orders", { keyed: true });
   const messages = Array.from({ length: 60 }, (_, n) => ({ key: `customer-${n % 7}`, headers: { trace: "abc" }, payload: `{"id":${n},"paid":true,"total":12.50,"items":["tea",null]}` }));
@@ -29,6 +35,7 @@ before(async () => {
 after(async () => {
   await browser?.close();
   await server?.end();
+  await rm(results, { recursive: true, force: true });
 });
 
 /** Each screen and state, with a text that shows that it is there. */
@@ -54,6 +61,8 @@ const screens = {
   "events, live": ["events/courses?live=1", "Waiting for the next event"],
   "no query": ["events/courses?q=1", "The query of this address cannot be read"],
   inspector: ["inspector?message=publish+a+message", "There is no frame yet"],
+  bench: ["bench", "1,000 messages/s"],
+  compared: ["bench?before=one&after=two&all=1", "+100.0 %"],
   nowhere: ["nothing", "There is nothing at this address"],
 };
 
@@ -146,6 +155,9 @@ test("no data are markup, in any field", async (t) => {
     const events = nasty.map((data, j) => ({ type: nasty[(j + i) % nasty.length], tags: [data, text], id: data, data: { [data]: [data] } }));
     await v1(base, "POST", "events", { store: `${text}?`, events });
   }
+  const rows = nasty.map((name) => ({ name, metrics: { messages_per_second: 5, [name]: 1 }, limiter: name }));
+  const environment = { cpu: nasty[0], cores: 2, memory_bytes: 1, os: "", kernel: "", go: "" };
+  await write(results, Object.fromEntries(nasty.map((text, i) => [`nasty${i} ${text.replaceAll("/", "")}`, result(text, 5, { rows, environment, params: { [text]: text } })])));
   const page = await open(t, browser, base, { allowed: ["404", "400", "410"] });
   const clean = async (where) => {
     const found = await page.evaluate(() => [...document.querySelectorAll("#app script, #app img, #app iframe, #app [onerror], #app [onload], a[href^='javascript']")].map((e) => e.outerHTML));
@@ -241,6 +253,16 @@ test("no data are markup, in any field", async (t) => {
   await page.locator("table.frames tbody tr").first().click();
   await page.getByRole("button", { name: "Copy frame" }).waitFor();
   await clean("frames");
+  await page.goto(`${base}/console/bench`);
+  for (const text of nasty) await page.getByRole("cell", { name: text, exact: true }).waitFor();
+  await clean("results");
+  const [one, two] = (await v1(base, "GET", "bench")).results.filter((each) => each.result.startsWith("nasty")).map((each) => each.result);
+  await page.goto(`${base}/console/bench?all=1&before=${part(one)}&after=${part(two)}`);
+  for (const text of nasty) await page.getByRole("rowheader", { name: text, exact: true }).first().waitFor();
+  await clean("compared");
+  await page.goto(`${base}/console/bench?find=${part(nasty[0])}&scenario=${part(nasty[1])}&before=${part(nasty[2])}&after=${part(nasty[3])}`);
+  await page.getByText("The results could not be compared").waitFor();
+  await clean("an address of results");
   await page.goto(`${base}/console/streams/orders?live=1`);
   await page.getByText("Live", { exact: true }).waitFor();
   await v1(base, "POST", "streams/orders/messages", { messages: nasty.map((payload) => ({ key: payload, payload, headers: { a: payload } })) });

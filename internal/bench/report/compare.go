@@ -144,6 +144,9 @@ func said(v any, has bool) string {
 	return fmt.Sprint(v)
 }
 
+// Main reports whether the metric is among the most important ones.
+func (c Change) Main() bool { return mainMetric(c.Metric) }
+
 // mainMetric reports whether a metric is among the most important ones.
 func mainMetric(name string) bool {
 	return strings.HasSuffix(name, "_per_second") || strings.HasSuffix(name, "cpu_seconds") ||
@@ -166,7 +169,7 @@ func ComparisonTable(w io.Writer, a, b *bench.Result, everything bool) error {
 	t.SetColumnConfigs(right)
 	last := ""
 	for _, c := range Compare(a, b) {
-		if !everything && !mainMetric(c.Metric) {
+		if !everything && !c.Main() {
 			continue
 		}
 		name := c.Row
@@ -177,18 +180,26 @@ func ComparisonTable(w io.Writer, a, b *bench.Result, everything bool) error {
 		t.AppendRow(table.Row{name, c.Metric, figure(c.Old.Median), c.Old.interval(), figure(c.New.Median), c.New.interval(), c.change(), probability(c)})
 	}
 	var missing strings.Builder
+	for _, line := range Missing(a, b) {
+		fmt.Fprintln(&missing, line)
+	}
+	_, err := fmt.Fprintf(w, "%s\n%s~: no significant difference (U-test, p < 0.05, which takes four trials of each). Medians.\n", t.Render(), missing.String())
+	return err
+}
+
+// Missing says which rows only one of two results has.
+func Missing(a, b *bench.Result) (all []string) {
 	for _, lack := range []struct {
 		of, in *bench.Result
 		where  string
 	}{{a, b, "the second"}, {b, a, "the first"}} {
 		for _, row := range lack.of.Rows {
 			if lack.in.Row(row.Name) == nil {
-				fmt.Fprintf(&missing, "%s is not in %s\n", row.Name, lack.where)
+				all = append(all, fmt.Sprintf("%s is not in %s", row.Name, lack.where))
 			}
 		}
 	}
-	_, err := fmt.Fprintf(w, "%s\n%s~: no significant difference (U-test, p < 0.05, which takes four trials of each). Medians.\n", t.Render(), missing.String())
-	return err
+	return all
 }
 
 func (s Summary) interval() string {

@@ -98,15 +98,7 @@ func comparisonTables(files []File) (all []tableView) {
 }
 
 func comparisonTable(scenario, title string, rows []contender) tableView {
-	plain := make([]bench.Row, len(rows))
-	for i, r := range rows {
-		plain[i] = r.Row
-	}
-	m := groupHeadline(scenario, plain)
-	most := 0.0
-	for _, r := range rows {
-		most = max(most, r.Metrics[m.metric])
-	}
+	m := groupHeadline(scenario, plainRows(rows))
 	unit := m.unit
 	if m.less {
 		unit += ", less is better"
@@ -116,12 +108,12 @@ func comparisonTable(scenario, title string, rows []contender) tableView {
 		{Text: "p99 ms", Right: true}, {Text: "p99.9 ms", Right: true}, {Text: "limited by"},
 	}}
 	for _, r := range rows {
-		t.Rows = append(t.Rows, glanceRow(r, m, most))
+		t.Rows = append(t.Rows, glanceRow(r, m))
 	}
 	return withoutEmpty(t)
 }
 
-func glanceRow(r contender, m measure, most float64) []cell {
+func glanceRow(r contender, m measure) []cell {
 	name := r.name
 	if !r.valid {
 		name += " (INVALID)"
@@ -129,9 +121,6 @@ func glanceRow(r contender, m measure, most float64) []cell {
 	value, interval := cell{Text: "-", Right: true}, "-"
 	if v, ok := r.Metrics[m.metric]; ok {
 		value.Text = figure(v)
-		if most > 0 {
-			value.Bar = 100 * v / most
-		}
 		s := summarise(trials(r.Row, m.metric))
 		interval = "one repeat: indicative"
 		if s.Trials > 1 {

@@ -1,10 +1,13 @@
 package report
 
 import (
+	"crypto/sha256"
 	"embed"
+	"encoding/base64"
 	"fmt"
 	"html/template"
 	"io"
+	"strings"
 )
 
 // assets are the page's template, style and script, and uPlot, which draws.
@@ -22,10 +25,8 @@ type pageData struct {
 
 // island is the input of the page's script, as JSON inside the page.
 type island struct {
-	Charts   []*chart    `json:"charts"`
-	Inputs   []string    `json:"inputs"`
-	Formulas [][2]string `json:"formulas"`
-	Rows     []candidate `json:"rows"`
+	Charts []*chart     `json:"charts"`
+	Loads  []loadIsland `json:"loads"`
 }
 
 // HTML writes the results as one self-contained page: it needs no network and no
@@ -39,17 +40,40 @@ func HTML(w io.Writer, files []File) error {
 	if err != nil {
 		return fmt.Errorf("parse the page: %w", err)
 	}
-	data := pageData{view: v, Island: newIsland(v)}
+	data := pageData{view: v}
+	if data.Island, err = newIsland(v); err != nil {
+		return err
+	}
 	// The assets are trusted and inserted unchanged. Everything that comes from results is escaped.
 	data.Style = template.CSS(asset("report.css"))        // embedded
 	data.PlotStyle = template.CSS(asset("uPlot.min.css")) // embedded
 	data.Script = template.JS(asset("report.js"))         // embedded
-	// The licence requires that every copy includes it.
-	data.PlotLibrary = template.JS("/*!\n" + asset("uPlot.LICENSE") + "*/\n" + asset("uPlot.iife.min.js")) // embedded
+	data.PlotLibrary = template.JS(plotLibrary())         // embedded
 	if err := page.Execute(w, data); err != nil {
 		return fmt.Errorf("write the page: %w", err)
 	}
 	return nil
+}
+
+// plotLibrary is uPlot after its licence, which every copy must include.
+func plotLibrary() string {
+	return "/*!\n" + asset("uPlot.LICENSE") + "*/\n" + asset("uPlot.iife.min.js")
+}
+
+// Policy is the content security policy of every page that HTML writes: its own styles and scripts
+// run, and nothing else. It is for servers that serve reports beside pages that have rights.
+func Policy() string {
+	hashes := func(all ...string) string {
+		var b strings.Builder
+		for _, text := range all {
+			sum := sha256.Sum256([]byte(text))
+			b.WriteString(" 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'")
+		}
+		return b.String()
+	}
+	return "default-src 'none'; script-src" + hashes(plotLibrary(), asset("report.js")) +
+		"; style-src" + hashes(asset("uPlot.min.css"), asset("report.css")) +
+		"; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; sandbox allow-scripts"
 }
 
 // asset returns an embedded file. A missing file is a build error, which the
@@ -62,8 +86,8 @@ func asset(name string) string {
 	return string(data)
 }
 
-func newIsland(v *view) island {
-	d := island{Charts: []*chart{}, Inputs: []string{}, Formulas: [][2]string{}, Rows: []candidate{}}
+func newIsland(v *view) (island, error) {
+	d := island{Charts: []*chart{}, Loads: []loadIsland{}}
 	for _, g := range v.Groups {
 		for _, c := range g.Ceilings {
 			if c.Chart != nil {
@@ -76,18 +100,14 @@ func newIsland(v *view) island {
 				d.Charts = append(d.Charts, t.Charts...)
 			}
 		}
+		if g.Load == nil {
+			continue
+		}
+		load, err := newLoadIsland(g.Load)
+		if err != nil {
+			return d, err
+		}
+		d.Loads = append(d.Loads, load)
 	}
-	if v.Load == nil {
-		return d
-	}
-	for _, in := range v.Load.Inputs {
-		d.Inputs = append(d.Inputs, in.Name)
-	}
-	for _, f := range v.Load.Formulas {
-		d.Formulas = append(d.Formulas, [2]string{f.Name, f.Expression})
-	}
-	for _, r := range v.Load.Rows {
-		d.Rows = append(d.Rows, r.candidate)
-	}
-	return d
+	return d, nil
 }

@@ -1,6 +1,8 @@
 package report_test
 
 import (
+	"crypto/sha256"
+	"encoding/base64"
 	"io"
 	"os"
 	"path/filepath"
@@ -298,5 +300,41 @@ func TestHTML_FilesOfOneScenario(t *testing.T) {
 	}
 	if n := strings.Count(page, "<figcaption>Percentiles of"); n != 2 {
 		t.Errorf("%d charts of percentiles, want 2: of writes and end to end", n)
+	}
+}
+
+// TestPolicy_AllowsThePage: the policy has the hash of each style and script, and the page needs nothing else that it stops.
+func TestPolicy_AllowsThePage(t *testing.T) {
+	t.Parallel()
+	page := rendered(t, report.HTML, samples(t)...)
+	for _, e := range wellFormed(t, page) {
+		for _, a := range e.Attr {
+			if a.Key == "style" || strings.HasPrefix(a.Key, "on") {
+				t.Errorf("<%s %s=%q>", e.Data, a.Key, a.Val)
+			}
+		}
+	}
+	for _, word := range []string{"new Function", "eval("} {
+		if strings.Contains(page, word) {
+			t.Errorf("the page has %q", word)
+		}
+	}
+	hashed := 0
+	for _, tag := range []string{"style", "script"} {
+		for rest := page; ; hashed++ {
+			_, after, found := strings.Cut(rest, "<"+tag+">")
+			if !found {
+				break
+			}
+			var text string
+			text, rest, _ = strings.Cut(after, "</"+tag+">")
+			sum := sha256.Sum256([]byte(text))
+			if want := base64.StdEncoding.EncodeToString(sum[:]); !strings.Contains(report.Policy(), "'sha256-"+want+"'") {
+				t.Errorf("the policy lacks a <%s> of %d bytes", tag, len(text))
+			}
+		}
+	}
+	if hashed != 4 {
+		t.Errorf("%d styles and scripts, want 4", hashed)
 	}
 }

@@ -21,23 +21,97 @@ type input struct {
 	Value             float64
 }
 
+// Text is the value as a field of the page has it.
+func (in input) Text() string { return strconv.FormatFloat(in.Value, 'f', -1, 64) }
+
 // formula computes one number from the inputs, the measured numbers, and earlier
-// formulas. The page shows the expression, and Go and the page's script evaluate
-// it: there is no second copy that could differ.
+// formulas. The page shows the expression. Go and the page's script evaluate what
+// Go has parsed of it: there is no second copy that could differ.
 type formula struct{ Name, Expression, Meaning string }
 
-var formulas = []formula{
-	{"messages_per_day", "users * messages_per_user_per_day", "messages a day"},
-	{"peak_messages_per_second", "messages_per_day / 86400 * peak_factor", "needed at the peak, messages/s"},
-	{"peak_deliveries_per_second", "peak_messages_per_second * fan_out", "needed at the peak, deliveries/s"},
-	{"headroom", "min(measured_messages_per_second / peak_messages_per_second, measured_deliveries_per_second / peak_deliveries_per_second)",
-		"measured rate divided by the needed rate; a rate that was not measured does not limit"},
-	{"stored_bytes", "is_stored * (bytes + overhead_bytes)", "bytes of a message on disk, including indexes, without the write-ahead log, which PostgreSQL recycles"},
-	{"gb_per_day", "messages_per_day * stored_bytes / 1e9", "growth a day, GB"},
-	{"disk_needed_gb", "gb_per_day * retention_days", "disk space that the retention needs, GB"},
-	{"days_until_full", "disk_gb / gb_per_day", "days until the disk is full, if the retention needs more than the disk has"},
-	{"cost_per_year", "price_per_year + 12 * disk_needed_gb * price_per_gb_month", "cost a year, in the currency of the prices"},
-	{"cost_per_million", "cost_per_year / (messages_per_day * 365) * 1e6", "cost of a million messages"},
+// loadKind says what a load consists of in a scenario: what is asked, and what is computed.
+type loadKind struct {
+	Message string // what a message is called
+	// sender is the one who sends them, if their number is asked instead of that of all messages.
+	sender string
+	// receivers are those who get each message; "" if one does.
+	receivers string
+	Stored    bool // on disk
+}
+
+// loadKinds are the scenarios whose rates are those of an application's load, by the beginning of
+// their names.
+var loadKinds = []struct {
+	scenario string
+	loadKind
+}{
+	{"ingest", loadKind{Message: "message", sender: "sender", Stored: true}},
+	{"queue", loadKind{Message: "job", Stored: true}},
+	{"pubsub", loadKind{Message: "message", receivers: "groups that read each message", Stored: true}},
+	{"events", loadKind{Message: "event", Stored: true}},
+	{"chat-", loadKind{Message: "chat", sender: "user", receivers: "receivers of a chat"}},
+	{"echo", loadKind{Message: "request", sender: "client"}},
+}
+
+// kindOf returns nil for a scenario without a load.
+func kindOf(scenario string) *loadKind {
+	for _, k := range loadKinds {
+		if strings.HasPrefix(scenario, k.scenario) {
+			return &k.loadKind
+		}
+	}
+	return nil
+}
+
+func (k *loadKind) formulas() (all []formula) {
+	add := func(name, expression, meaning string) { all = append(all, formula{name, expression, meaning}) }
+	if k.sender != "" {
+		add("messages_per_day", "senders * messages_per_sender_per_day", k.Message+"s a day")
+	}
+	add("peak_messages_per_second", "messages_per_day / 86400 * peak_factor", "needed at the peak, "+k.Message+"s/s")
+	if k.receivers == "" {
+		add("headroom", "measured_messages_per_second / peak_messages_per_second", "measured rate divided by the needed rate")
+	} else {
+		add("peak_deliveries_per_second", "peak_messages_per_second * fan_out", "needed at the peak, deliveries/s")
+		add("headroom", "min(measured_messages_per_second / peak_messages_per_second, measured_deliveries_per_second / peak_deliveries_per_second)",
+			"measured rate divided by the needed rate; a rate that was not measured does not limit")
+	}
+	if k.Stored {
+		add("stored_bytes", "bytes + overhead_bytes", "bytes of a "+k.Message+" on disk, including indexes, without the write-ahead log, which PostgreSQL recycles")
+		add("gb_per_day", "messages_per_day * stored_bytes / 1e9", "growth a day, GB")
+		add("disk_needed_gb", "gb_per_day * retention_days", "disk space that the retention needs, GB")
+		add("days_until_full", "disk_gb / gb_per_day", "days until the disk is full, if the retention needs more than the disk has")
+		add("cost_per_year", "price_per_year + 12 * disk_needed_gb * price_per_gb_month", "cost a year, in the currency of the prices")
+	} else {
+		add("cost_per_year", "price_per_year", "cost a year, in the currency of the price")
+	}
+	add("cost_per_million", "cost_per_year / (messages_per_day * 365) * 1e6", "cost of a million "+k.Message+"s")
+	return all
+}
+
+// inputs describes a mid-sized application.
+func (k *loadKind) inputs() (all []input) {
+	add := func(name, label, unit string, value float64) { all = append(all, input{name, label, unit, value}) }
+	if k.sender == "" {
+		add("messages_per_day", k.Message+"s", "a day", 1_000_000)
+	} else {
+		add("senders", k.sender+"s", "", 10_000)
+		add("messages_per_sender_per_day", k.Message+"s of a "+k.sender, "a day", 100)
+	}
+	add("peak_factor", "peak factor", "× the mean rate", 5)
+	if k.receivers != "" {
+		add("fan_out", k.receivers, "", 1)
+	}
+	if k.Stored {
+		add("bytes", "size of a "+k.Message, "bytes", 1024)
+		add("retention_days", "kept for", "days", 30)
+		add("disk_gb", "disk", "GB", 100)
+	}
+	add("price_per_year", "price of the machine", "a year", 0)
+	if k.Stored {
+		add("price_per_gb_month", "price of the disk", "per GB and month", 0)
+	}
+	return all
 }
 
 // candidate is a row that might carry the reader's load.
@@ -58,8 +132,8 @@ type candidate struct {
 type answers map[string]float64
 
 // answer evaluates the formulas for a candidate.
-func answer(inputs []input, c candidate) (answers, error) {
-	known := answers{"measured_messages_per_second": math.Inf(1), "measured_deliveries_per_second": math.Inf(1), "overhead_bytes": 0, "is_stored": 0}
+func answer(formulas []formula, inputs []input, c candidate) (answers, error) {
+	known := answers{"measured_messages_per_second": math.Inf(1), "measured_deliveries_per_second": math.Inf(1), "overhead_bytes": 0}
 	for name, v := range c.Measured {
 		known[name] = v
 	}
@@ -105,6 +179,28 @@ func evaluate(e ast.Expr, known answers) (float64, error) {
 	return 0, fmt.Errorf("%T is not part of a formula", e)
 }
 
+// tree is an expression as the page's script takes it: a number, a name, or an array of an operator
+// and its operands.
+func tree(e ast.Expr) any {
+	switch e := e.(type) {
+	case *ast.BasicLit:
+		return json.Number(e.Value)
+	case *ast.ParenExpr:
+		return tree(e.X)
+	case *ast.Ident:
+		return e.Name
+	case *ast.CallExpr:
+		all := []any{"min"}
+		for _, arg := range e.Args {
+			all = append(all, tree(arg))
+		}
+		return all
+	case *ast.BinaryExpr:
+		return []any{e.Op.String(), tree(e.X), tree(e.Y)}
+	}
+	panic(fmt.Sprintf("%T is not part of a formula", e)) // evaluate has refused it
+}
+
 func smallest(call *ast.CallExpr, known answers) (float64, error) {
 	if name, ok := call.Fun.(*ast.Ident); !ok || name.Name != "min" {
 		return 0, fmt.Errorf("min is the only function of a formula")
@@ -134,20 +230,9 @@ func operate(op token.Token, x, y float64) float64 {
 	return math.NaN()
 }
 
-// defaultInputs describes a mid-sized application, with payload, retention and
-// prices from the parameters of the results.
-func defaultInputs(files []File) []input {
-	in := []input{
-		{"users", "users", "", 10_000},
-		{"messages_per_user_per_day", "messages of a user", "a day", 100},
-		{"peak_factor", "peak factor", "× the mean rate", 5},
-		{"fan_out", "fan-out", "deliveries of a message", 1},
-		{"bytes", "payload", "bytes", 1024},
-		{"retention_days", "retention", "days", 30},
-		{"disk_gb", "disk", "GB", 100},
-		{"price_per_year", "price of the machine", "a year", 0},
-		{"price_per_gb_month", "price of the disk", "per GB and month", 0},
-	}
+// inputsFor returns the inputs with payload, retention and prices from the parameters of the results.
+func inputsFor(k *loadKind, files []File) []input {
+	in := k.inputs()
 	for _, f := range files {
 		set := func(name string, v float64) {
 			for i := range in {
@@ -204,7 +289,6 @@ const maxCandidates = 6
 // candidates returns the rows with a rate from valid results. Of a ceiling only
 // the knee counts.
 func candidates(files []File) (all []candidate) {
-	several := slices.ContainsFunc(files, func(f File) bool { return f.Scenario != files[0].Scenario })
 	for _, f := range files {
 		if !f.Valid {
 			continue
@@ -212,17 +296,20 @@ func candidates(files []File) (all []candidate) {
 		var own []candidate
 		for _, row := range heldRows(f.Result) {
 			c, ok := candidateOf(f.Result, row)
-			if !ok || row.Name == "raw COPY" { // PostgreSQL alone
+			if !ok || row.Name == "raw COPY" || readsEvents(f.Scenario, row.Name) { // raw COPY is PostgreSQL alone
 				continue
 			}
-			if c.Name = labelOf(files, f, row.Name); several && c.Name == row.Name {
-				c.Name = f.Scenario + ": " + row.Name
-			}
+			c.Name = labelOf(files, f, row.Name)
 			own = append(own, c)
 		}
 		all = append(all, fastest(own)...)
 	}
 	return all
+}
+
+// readsEvents reports whether a row of events measured another operation than appends.
+func readsEvents(scenario, row string) bool {
+	return scenario == "events" && !strings.HasPrefix(row, "append")
 }
 
 // fastest returns the fastest candidates, in their original order.
@@ -261,15 +348,9 @@ func candidateOf(r *bench.Result, row bench.Row) (candidate, bool) {
 	if len(c.Measured) == 0 {
 		return candidate{}, false
 	}
-	switch {
-	case m["table_bytes_per_message"] > 0:
-		c.BytesKnown, c.Measured["is_stored"] = true, 1
+	if m["table_bytes_per_message"] > 0 {
 		stored := m["table_bytes_per_message"] + m["index_bytes_per_message"]
-		c.Measured["overhead_bytes"] = max(stored-number(r.Params["payload"]), 0)
-	case strings.HasPrefix(r.Scenario, "chat-") || r.Scenario == "echo":
-		c.BytesKnown, c.Measured["is_stored"] = true, 0 // nothing is stored
-	default:
-		c.Measured["is_stored"] = 1
+		c.BytesKnown, c.Measured["overhead_bytes"] = true, max(stored-number(r.Params["payload"]), 0)
 	}
 	return c, true
 }

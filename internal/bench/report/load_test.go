@@ -5,19 +5,23 @@ import (
 	"fmt"
 	"math"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/tidewire/tidewire/internal/bench"
 )
 
+// everything is a kind that asks everything.
+var everything = &loadKind{Message: "message", sender: "sender", receivers: "receivers", Stored: true}
+
 // example is a load with round numbers.
-func example() []input {
+func example(k *loadKind) []input {
 	values := map[string]float64{
-		"users": 86_400, "messages_per_user_per_day": 10, "peak_factor": 5, "fan_out": 2, "bytes": 900,
+		"senders": 86_400, "messages_per_sender_per_day": 10, "messages_per_day": 864_000, "peak_factor": 5, "fan_out": 2, "bytes": 900,
 		"retention_days": 100, "disk_gb": 50, "price_per_year": 700, "price_per_gb_month": 0.1,
 	}
-	in := defaultInputs(nil)
+	in := k.inputs()
 	for i := range in {
 		in[i].Value = values[in[i].Name]
 	}
@@ -25,12 +29,12 @@ func example() []input {
 }
 
 var measuredRow = candidate{Measured: map[string]float64{
-	"measured_messages_per_second": 400, "measured_deliveries_per_second": 500, "overhead_bytes": 100, "is_stored": 1,
+	"measured_messages_per_second": 400, "measured_deliveries_per_second": 500, "overhead_bytes": 100,
 }}
 
 func TestAnswer_KnownLoad(t *testing.T) {
 	t.Parallel()
-	a, err := answer(example(), measuredRow)
+	a, err := answer(everything.formulas(), example(everything), measuredRow)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,10 +50,63 @@ func TestAnswer_KnownLoad(t *testing.T) {
 			t.Errorf("%s is %v, want %v", name, a[name], want)
 		}
 	}
-	// Without deliveries, only messages limit; messages that are not stored fill no disk.
-	a, err = answer(example(), candidate{Measured: map[string]float64{"measured_messages_per_second": 400}})
-	if err != nil || a["headroom"] != 8 || a["disk_needed_gb"] != 0 || !math.IsInf(a["days_until_full"], 1) {
+	// Without deliveries, only messages limit.
+	a, err = answer(everything.formulas(), example(everything), candidate{Measured: map[string]float64{"measured_messages_per_second": 400}})
+	if err != nil || a["headroom"] != 8 {
 		t.Errorf("%v, %v", a, err)
+	}
+}
+
+// TestLoad_AsksWhatSuits: a scenario is asked nothing that means nothing to it, and its formulas need nothing that is not asked.
+func TestLoad_AsksWhatSuits(t *testing.T) {
+	t.Parallel()
+	stored := []string{"bytes", "retention_days", "disk_gb", "price_per_gb_month"}
+	for scenario, c := range map[string]struct{ asks, not []string }{
+		"ingest":          {append(stored, "senders", "messages_per_sender_per_day"), []string{"fan_out", "messages_per_day"}},
+		"queue":           {append(stored, "messages_per_day"), []string{"fan_out", "senders"}},
+		"pubsub":          {append(stored, "messages_per_day", "fan_out"), []string{"senders"}},
+		"events":          {append(stored, "messages_per_day"), []string{"fan_out", "senders"}},
+		"chat-saturation": {[]string{"senders", "messages_per_sender_per_day", "fan_out", "price_per_year"}, stored},
+		"echo":            {[]string{"senders", "peak_factor"}, append(stored, "fan_out")},
+	} {
+		k := kindOf(scenario)
+		if k == nil {
+			t.Errorf("%s has no load", scenario)
+			continue
+		}
+		var names []string
+		for _, in := range k.inputs() {
+			names = append(names, in.Name)
+		}
+		for _, name := range c.asks {
+			if !slices.Contains(names, name) {
+				t.Errorf("%s does not ask %s: %q", scenario, name, names)
+			}
+		}
+		for _, name := range c.not {
+			if slices.Contains(names, name) {
+				t.Errorf("%s asks %s", scenario, name)
+			}
+		}
+		if _, err := answer(k.formulas(), k.inputs(), measuredRow); err != nil {
+			t.Errorf("%s: %v", scenario, err)
+		}
+	}
+	for _, scenario := range []string{"lanes", "idle", "failover", "cluster"} {
+		if kindOf(scenario) != nil {
+			t.Errorf("%s has a load", scenario)
+		}
+	}
+}
+
+func TestLoad_OfEventsCountsAppends(t *testing.T) {
+	t.Parallel()
+	r := &bench.Result{Scenario: "events", Valid: true, Rows: []bench.Row{
+		{Name: "append/tiny/c1", Metrics: map[string]float64{"events_per_second": 100}},
+		{Name: "query/tiny/c1", Metrics: map[string]float64{"events_per_second": 1000}},
+	}}
+	if all := candidates([]File{{Result: r}}); len(all) != 1 || all[0].Name != "append/tiny/c1" {
+		t.Errorf("%+v", all)
 	}
 }
 
@@ -100,20 +157,24 @@ func TestScript_ComputesTheSame(t *testing.T) {
 	if err != nil {
 		t.Skip("node is not installed: it runs the page's script")
 	}
-	v := &view{Load: &loadView{Inputs: example(), Formulas: formulas, Rows: []loadRow{{candidate: measuredRow}}}}
-	data, err := json.Marshal(newIsland(v))
+	load := &loadView{Kind: everything, Inputs: example(everything), Formulas: everything.formulas(), Rows: []loadRow{{candidate: measuredRow}}}
+	all, err := newIsland(&view{Groups: []group{{Load: load}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := json.Marshal(all)
 	if err != nil {
 		t.Fatal(err)
 	}
 	values := make(map[string]float64)
-	for _, in := range v.Load.Inputs {
+	for _, in := range load.Inputs {
 		values[in.Name] = in.Value
 	}
 	inputs, err := json.Marshal(values)
 	if err != nil {
 		t.Fatal(err)
 	}
-	script := strings.Replace(asset("report.js"), "const form =", fmt.Sprintf("console.log(JSON.stringify(answer(%s, data.rows[0].measured)));\nconst form =", inputs), 1)
+	script := strings.Replace(asset("report.js"), "for (const load of data.loads) {", fmt.Sprintf("console.log(JSON.stringify(answer(data.loads[0], %s, data.loads[0].rows[0].measured)));\nfor (const load of []) {", inputs), 1)
 	script = fmt.Sprintf(`globalThis.document = { getElementById: (id) => id === "data" ? { textContent: %q } : null };
 globalThis.ResizeObserver = class {};
 globalThis.matchMedia = () => ({ addEventListener() {} });
@@ -126,7 +187,7 @@ globalThis.matchMedia = () => ({ addEventListener() {} });
 	if err := json.Unmarshal(out, &got); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	want, err := answer(v.Load.Inputs, measuredRow)
+	want, err := answer(load.Formulas, load.Inputs, measuredRow)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,11 +202,11 @@ globalThis.matchMedia = () => ({ addEventListener() {} });
 // expression that Go and JavaScript evaluate differently.
 func TestFormulas_AreShown(t *testing.T) {
 	t.Parallel()
-	a, err := answer(example(), measuredRow)
+	a, err := answer(everything.formulas(), example(everything), measuredRow)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, f := range formulas {
+	for _, f := range everything.formulas() {
 		if _, ok := a[f.Name]; !ok || f.Meaning == "" || strings.ContainsAny(f.Expression, "^%&|!?:;'\"`[]{}") {
 			t.Errorf("formula %+v", f)
 		}

@@ -29,12 +29,6 @@ func Markdown(w io.Writer, files []File) error {
 			m.checks("holds", "FAILED", r.Thresholds)
 		}
 	}
-	if v.Load != nil {
-		m.line("### Does it carry your load?")
-		m.line("%s", escaped(v.Load.Assumptions()))
-		m.line("%s", escaped(v.Load.Needed))
-		m.table(v.Load.Table())
-	}
 	for _, g := range v.Groups {
 		m.group(g)
 	}
@@ -61,6 +55,12 @@ func (m *markdown) group(g group) {
 	for _, c := range g.Ceilings {
 		m.line("%s", escaped(c.Verdict))
 		m.table(c.Steps)
+	}
+	if g.Load != nil {
+		m.line("### Does it carry your load?")
+		m.line("%s", escaped(g.Load.Assumptions()))
+		m.line("%s", escaped(g.Load.Needed))
+		m.table(g.Load.Table())
 	}
 	for _, r := range g.Results {
 		m.result(r)

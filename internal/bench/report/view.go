@@ -12,15 +12,18 @@ import (
 // view has the whole content of a report, in words and numbers. The page, the
 // Markdown and the CSV present it in different formats.
 type view struct {
-	Title   string
-	Invalid []resultView // their figures do not count
-	Load    *loadView    // nil if no row has a rate
-	Groups  []group
+	Title    string
+	Heading  string       // the title below the name of the project
+	Invalid  []resultView // their figures do not count
+	Contents []entry      // if there are several
+	Groups   []group
 }
 
 // group has the results of one scenario.
 type group struct {
 	ID, Scenario string
+	Pictures     []picture
+	Load         *loadView   // nil if the scenario has none, or no row has a rate
 	Glance       []tableView // contenders or strategies side by side
 	Ceilings     []ceilingView
 	KneeMeaning  string
@@ -32,6 +35,7 @@ type group struct {
 type resultView struct {
 	ID, File, Scenario, Started string
 	Valid                       bool
+	Tiles                       []tile
 	Verdict                     []string
 	Failed                      []bench.Check
 	Thresholds                  []bench.Check
@@ -50,11 +54,10 @@ type verdictRow struct {
 	bench.Check
 }
 
-// cell is a cell of a table. Bar is the length of its bar, 0 to 100.
+// cell is a cell of a table.
 type cell struct {
 	Text  string
 	Right bool
-	Bar   float64
 }
 
 // tableView is a table. A heading says how its column is aligned.
@@ -75,10 +78,6 @@ type figureRow struct {
 func newView(files []File) (*view, error) {
 	v := &view{}
 	files = distinct(files)
-	var err error
-	if v.Load, err = newLoadView(files); err != nil {
-		return nil, err
-	}
 	for i, f := range files {
 		id := fmt.Sprintf("r%d", i)
 		r := newResultView(id, f)
@@ -88,7 +87,11 @@ func newView(files []File) (*view, error) {
 		g := slices.IndexFunc(v.Groups, func(g group) bool { return g.Scenario == f.Scenario })
 		if g < 0 {
 			g = len(v.Groups)
-			v.Groups = append(v.Groups, newGroup(f.Scenario, files))
+			one, err := newGroup(f.Scenario, files)
+			if err != nil {
+				return nil, err
+			}
+			v.Groups = append(v.Groups, one)
 		}
 		v.Groups[g].Results = append(v.Groups[g].Results, r)
 	}
@@ -96,12 +99,14 @@ func newView(files []File) (*view, error) {
 	for _, g := range v.Groups {
 		names = append(names, g.Scenario)
 	}
+	v.Heading = "Benchmark: " + strings.Join(names, ", ")
 	v.Title = "Tidewire: " + strings.Join(names, ", ")
+	v.Contents = contents(v.Groups)
 	return v, nil
 }
 
 // newGroup computes what the results of a scenario show together.
-func newGroup(scenario string, all []File) group {
+func newGroup(scenario string, all []File) (group, error) {
 	id := "g-" + strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r == '-' {
 			return r
@@ -115,7 +120,11 @@ func newGroup(scenario string, all []File) group {
 			files = append(files, f)
 		}
 	}
-	g.Glance = comparisonTables(files)
+	g.Glance, g.Pictures = comparisonTables(files), pictures(files)
+	var err error
+	if g.Load, err = newLoadView(id+"-load", files); err != nil {
+		return g, err
+	}
 	for _, f := range files {
 		for _, c := range ceilings(f.Result) {
 			g.Ceilings = append(g.Ceilings, newCeilingView(fmt.Sprintf("%s-knee%d", id, len(g.Ceilings)), labelOf(all, f, c.name), c))
@@ -125,7 +134,7 @@ func newGroup(scenario string, all []File) group {
 		g.KneeMeaning = kneeMeaning
 	}
 	g.Curves = curves(id, files)
-	return g
+	return g, nil
 }
 
 func newResultView(id string, f File) resultView {
@@ -149,7 +158,7 @@ func newResultView(id string, f File) resultView {
 		}
 		v.Figures = append(v.Figures, figures(row)...)
 	}
-	v.Verdict, v.Rivals = sentences(f.Result), betterServers(f.Result)
+	v.Tiles, v.Verdict, v.Rivals = tilesOf(f.Result), sentences(f.Result), betterServers(f.Result)
 	return v
 }
 

@@ -87,7 +87,7 @@ func accessErrors() []Error {
 // storeErrors are about streams, queues and event stores.
 func storeErrors() []Error {
 	return []Error{
-		{"not_served", 404, No, false, "this server was started without it: without streams and queues, schedules or a cluster; or, for `/v1/users` and `/v1/tokens`, without keys"},
+		{"not_served", 404, No, false, "this server was started without it: without streams and queues, schedules, benchmarks or a cluster; or, for `/v1/users` and `/v1/tokens`, without keys"},
 		{"not_found", 404, No, false, "there is no stream, queue, group or event store of that name (a queue with priorities or partitions is no stream of its name). If another server has just dropped and made it again, send the request again"},
 		{"exists", 409, No, false, "there is one with other options, or the stream of that name is in use"},
 		{"too_old", 410, No, false, "the messages were dropped: continue with `after` = `oldest` - 1"},
@@ -112,7 +112,7 @@ func deliveryErrors() []Error {
 		{"lease_lost", 409, Others, false, "another consumer has the deliveries in `lost`, or will, or this caller never had them: do not settle them again"},
 		{"not_settled", 503, Perhaps, again, "the outcome for the deliveries in `failed` is not known: send the request for these again"},
 		{"too_many_deliveries", 429, No, again, "10,000 deliveries of this queue are out: settle some"},
-		{"too_many_jobs", 429, No, again, "four jobs are running on this server: wait, or stop one"},
+		{"too_many_jobs", 429, No, again, "four jobs, or a benchmark, are running on this server: wait, or stop one"},
 	}
 }
 

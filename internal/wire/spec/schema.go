@@ -117,6 +117,9 @@ func oneOfTexts(description string, texts ...string) *Schema {
 	return &Schema{Type: "string", Enum: texts, Description: description}
 }
 
+// figure is a number that need not be whole.
+func figure(description string) *Schema { return &Schema{Type: "number", Description: description} }
+
 func integer(description string) *Schema { return &Schema{Type: "integer", Description: description} }
 
 func atLeast(low int64, description string) *Schema {

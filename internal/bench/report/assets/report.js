@@ -2,23 +2,20 @@
 (() => {
 const data = JSON.parse(document.getElementById("data").textContent);
 
-// The load. Formulas are evaluated as they stand on the page; they come from the
-// program, and hold nothing but names of numbers.
-const known = ["measured_messages_per_second", "measured_deliveries_per_second", "overhead_bytes", "is_stored"];
-const names = [...known, ...data.inputs];
-const steps = data.formulas.map(([name, expression]) => {
-  const compute = new Function("min", ...names, "return " + expression);
-  names.push(name);
-  return [name, compute];
-});
+// The load. A formula is a tree: a number, a name, or an operator and its operands. Nothing of it is
+// executed as a script, so that the page works under a strict policy of a server.
+const operators = { "+": (x, y) => x + y, "-": (x, y) => x - y, "*": (x, y) => x * y, "/": (x, y) => x / y, min: Math.min };
 
-function answer(inputs, measured) {
-  const out = { measured_messages_per_second: Infinity, measured_deliveries_per_second: Infinity, overhead_bytes: 0, is_stored: 0, ...measured, ...inputs };
-  const values = names.slice(0, known.length + data.inputs.length).map((name) => out[name]);
-  for (const [name, compute] of steps) {
-    values.push(out[name] = compute(Math.min, ...values));
-  }
-  return out;
+function evaluate(tree, known) {
+  if (typeof tree === "number") return tree;
+  if (typeof tree === "string") return known[tree];
+  return operators[tree[0]](...tree.slice(1).map((part) => evaluate(part, known)));
+}
+
+function answer(load, inputs, measured) {
+  const known = { measured_messages_per_second: Infinity, measured_deliveries_per_second: Infinity, overhead_bytes: 0, ...measured, ...inputs };
+  for (const [name, tree] of load.formulas) known[name] = evaluate(tree, known);
+  return known;
 }
 
 function figure(v) {
@@ -26,50 +23,47 @@ function figure(v) {
   return v >= 100 ? Math.round(v).toLocaleString("en-US") : String(Number(v.toPrecision(3)));
 }
 
-function disk(a, row) {
-  if (!a.is_stored) return ["-", "-", "stores nothing"];
-  const least = row.bytes_known ? "" : "≥ ";
-  let full = "never: retention bounds it";
-  if (a.disk_needed_gb > a.disk_gb) {
-    full = "in " + figure(a.days_until_full) + " days";
-    const date = new Date(Date.now() + a.days_until_full * 864e5);
-    if (date.getFullYear() < 2200) full += ", " + date.toLocaleDateString(undefined, { year: "numeric", month: "short", day: "numeric" });
-  }
-  return [least + figure(a.gb_per_day), least + figure(a.disk_needed_gb), full];
+function full(a) {
+  if (!(a.disk_needed_gb > a.disk_gb)) return "never: retention bounds it";
+  const date = new Date(Date.now() + a.days_until_full * 864e5);
+  const day = date.getFullYear() < 2200 ? ", " + date.toLocaleDateString(undefined, { year: "numeric", month: "short", day: "numeric" }) : "";
+  return "in " + figure(a.days_until_full) + " days" + day;
 }
 
-function showLoad() {
+function showLoad(load, box) {
   const inputs = {};
-  for (const name of data.inputs) {
-    const field = form.elements[name];
+  for (const name of load.inputs) {
+    const field = box.querySelector("form").elements[name];
     if (field.value === "" || !field.validity.valid) return; // half typed
     inputs[name] = Number(field.value);
   }
-  const lines = document.querySelectorAll("#answers tbody tr");
-  data.rows.forEach((row, i) => {
-    const a = answer(inputs, row.measured);
-    const [perDay, needed, full] = disk(a, row);
+  const lines = box.querySelectorAll("tbody tr");
+  load.rows.forEach((row, i) => {
+    const a = answer(load, inputs, row.measured);
+    const least = row.bytes_known ? "" : "≥ ";
     const money = (v) => v > 0 && Number.isFinite(v) ? figure(v) : "-";
     const text = {
       verdict: a.headroom >= 1 ? "carries it" : "too slow", headroom: Number.isFinite(a.headroom) ? (row.at_least ? "≥ " : "") + figure(a.headroom) + " ×" : "-",
-      gb_per_day: perDay, disk_needed_gb: needed, days_until_full: full, cost_per_year: money(a.cost_per_year), cost_per_million: money(a.cost_per_million),
+      gb_per_day: least + figure(a.gb_per_day), disk_needed_gb: least + figure(a.disk_needed_gb), days_until_full: full(a),
+      cost_per_year: money(a.cost_per_year), cost_per_million: money(a.cost_per_million),
     };
     for (const cell of lines[i].querySelectorAll("[data-is]")) cell.textContent = text[cell.dataset.is];
     const verdict = lines[i].querySelector("[data-is=verdict]");
     verdict.classList.toggle("good", a.headroom >= 1);
     verdict.classList.toggle("slow", !(a.headroom >= 1));
     if (i === 0) {
-      document.getElementById("needed").textContent = `${figure(a.messages_per_day)} messages a day; at the peak ${figure(a.peak_messages_per_second)} messages/s and ${figure(a.peak_deliveries_per_second)} deliveries/s.`;
+      const deliveries = load.receives ? ` and ${figure(a.peak_deliveries_per_second)} deliveries/s` : "";
+      box.querySelector(".needed").textContent = `${figure(a.messages_per_day)} ${load.message}s a day; at the peak ${figure(a.peak_messages_per_second)} ${load.message}s/s${deliveries}.`;
     }
   });
 }
 
-const form = document.getElementById("load");
-if (form) {
+for (const load of data.loads) {
+  const box = document.getElementById(load.id), form = box.querySelector("form");
   for (const field of form.elements) field.readOnly = false;
-  form.addEventListener("input", showLoad);
+  form.addEventListener("input", () => showLoad(load, box));
   form.addEventListener("submit", (event) => event.preventDefault());
-  showLoad();
+  showLoad(load, box);
 }
 
 // The charts.
@@ -151,7 +145,7 @@ function readings(c, items) {
 function draw(figureBox, c) {
   if (typeof uPlot !== "function") return; // the still picture stays
   const box = figureBox.querySelector(".live");
-  const width = Math.floor(figureBox.clientWidth);
+  const width = Math.floor(box.clientWidth);
   if (!width) return;
   drawn.get(figureBox)?.destroy();
   const hidden = [...figureBox.querySelectorAll(".legend button")].map((b) => b.getAttribute("aria-pressed") === "false");
@@ -190,7 +184,7 @@ function buttons(figureBox) {
 const charts = new Map(data.charts.map((c) => [document.getElementById(c.id), c]));
 const sized = new ResizeObserver((entries) => {
   for (const { target } of entries) {
-    const plot = drawn.get(target), width = Math.floor(target.clientWidth);
+    const plot = drawn.get(target), width = Math.floor(target.querySelector(".live").clientWidth);
     if (width && plot?.width !== width) draw(target, charts.get(target));
   }
 });

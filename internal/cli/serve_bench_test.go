@@ -1,0 +1,87 @@
+package cli_test
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// TestServe_Bench: a client starts the quick form of a scenario, and its result is in the folder.
+func TestServe_Bench(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "results")
+	s := serve(t, "--database-url", migrated(t).URL, "--results", dir)
+	if status, answer := request(t, "POST", s.addr, "/v1/bench/run", `{"scenario":"echo"}`); status != http.StatusOK {
+		t.Fatalf("%d %s", status, answer)
+	}
+	for end := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
+		if _, answer := request(t, "GET", s.addr, "/v1/bench/run", ""); strings.Contains(answer, `"state":"done"`) {
+			break
+		} else if !strings.Contains(answer, `"state":"running"`) || time.Now().After(end) {
+			t.Fatal(answer)
+		}
+	}
+	if all, err := filepath.Glob(filepath.Join(dir, "echo-*.json")); err != nil || len(all) != 1 {
+		t.Errorf("%q %v", all, err)
+	}
+	if _, answer := request(t, "GET", s.addr, "/v1/bench", ""); !strings.Contains(answer, `"scenario":"echo"`) || !strings.Contains(answer, `"starts":true`) {
+		t.Error(answer)
+	}
+}
+
+// TestServe_BenchEndsWithTheServer: also if the server is killed: then nobody is left to stop the benchmark.
+func TestServe_BenchEndsWithTheServer(t *testing.T) {
+	t.Parallel()
+	for name, sig := range map[string]syscall.Signal{"stopped": syscall.SIGTERM, "killed": syscall.SIGKILL} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := filepath.Join(t.TempDir(), "results")
+			s := serve(t, "--database-url", migrated(t).URL, "--results", dir)
+			if status, answer := request(t, "POST", s.addr, "/v1/bench/run", `{"scenario":"idle"}`); status != http.StatusOK {
+				t.Fatalf("%d %s", status, answer)
+			}
+			if !runsBelow(t, dir, true) {
+				t.Fatal("the benchmark does not run")
+			}
+			s.cmd.Process.Signal(sig)
+			<-s.done
+			if !runsBelow(t, dir, false) {
+				t.Error("the benchmark still runs")
+			}
+		})
+	}
+}
+
+// runsBelow waits until a process has a folder in its arguments, apart from a server, or until none has.
+func runsBelow(t *testing.T, dir string, want bool) bool {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		all, err := filepath.Glob("/proc/[0-9]*/cmdline")
+		if err != nil || len(all) == 0 {
+			t.Skip("no /proc: who runs cannot be seen")
+		}
+		runs := false
+		for _, path := range all {
+			line, _ := os.ReadFile(path) // it may have ended
+			runs = runs || strings.Contains(string(line), "\x00bench\x00") && strings.Contains(string(line), dir)
+		}
+		if runs == want {
+			return true
+		}
+	}
+	return false
+}
+
+// TestServe_BenchOfOthers: in open mode, a server that others reach starts no benchmarks.
+func TestServe_BenchOfOthers(t *testing.T) {
+	t.Parallel()
+	s := serve(t, "--database-url", migrated(t).URL, "--host", "0.0.0.0", "--open", "--results", t.TempDir())
+	_, port, _ := strings.Cut(s.addr, ":")
+	if status, answer := request(t, "POST", "127.0.0.1:"+port, "/v1/bench/run", `{"scenario":"echo"}`); status != http.StatusNotFound || !strings.Contains(answer, "not_served") {
+		t.Errorf("%d %s", status, answer)
+	}
+}
