@@ -1,5 +1,8 @@
 import type { ComponentType } from "preact";
 import { useEffect, useRef } from "preact/hooks";
+import { AccessScreen } from "./access/screen.js";
+import { ConnectionList } from "./connections/list.js";
+import { ConnectionScreen } from "./connections/screen.js";
 import { overview } from "./overview/data.js";
 import { OverviewScreen } from "./overview/screen.js";
 import { Empty } from "./parts/notice.js";
@@ -24,8 +27,10 @@ interface Screen {
 /** The screens, in the order of the navigation. */
 const screens: Screen[] = [
   { path: "", title: "Overview", All: OverviewScreen },
+  { path: "connections", title: "Connections", All: ConnectionList, One: ConnectionScreen },
   { path: "streams", title: "Streams", All: StreamList, One: StreamScreen },
   { path: "queues", title: "Queues", All: QueueList, One: QueueScreen },
+  { path: "access", title: "Access", All: AccessScreen },
 ];
 
 export function Shell() {

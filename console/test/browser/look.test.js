@@ -4,11 +4,9 @@ import { after, before, test } from "node:test";
 import { kill } from "../dead.js";
 import { serve, v1 } from "../server.js";
 import { becomes, findings, launch, open, tooWide } from "./browser.js";
+import { clean, nasty } from "./nasty.js";
+import { sockets } from "./sockets.js";
 
-const nasty = [
-  "<script>globalThis.xss=1</script>", '<img src=x onerror="globalThis.xss=2">', '"><svg onload=globalThis.xss=3>', "javascript:globalThis.xss=4",
-  "'-globalThis.xss=5-'", "</textarea><iframe srcdoc='<script>parent.xss=6</script>'>", "{{constructor.constructor('globalThis.xss=7')()}}", "<a href=javascript:xss=8>x</a>",
-];
 let server, browser, base;
 const part = encodeURIComponent;
 
@@ -22,6 +20,7 @@ before(async () => {
   await v1(base, "POST", "streams/parted", { partitions: 8 });
   await kill(base, "mail", messages, (position) => (position % 4 ? `smtp: 550 no such user at example.org, after ${position} s` : "timeout"));
   await v1(base, "POST", "queues/mail/messages", { messages });
+  await (await sockets(browser, base)).connect("", [{ type: "join", room: "lobby" }]);
 });
 after(async () => {
   await browser?.close();
@@ -37,10 +36,14 @@ const screens = {
   hex: ["streams/orders?view=hex&open=3", "000000  7b"],
   live: ["streams/orders?live=1", "Waiting for the next message"],
   partitions: ["streams/parted", "Choose one"],
+  connections: ["connections?verb=query&kind=events&tags=a", "everybody may do everything"],
   queues: ["queues", "delivers"],
   queue: ["queues/mail?open=61", "Copy payload"],
   dead: ["queues/mail?show=dead", "Next page"],
   letter: ["queues/mail?show=dead&open=3&reason=smtp", "Purge this"],
+  access: ["access", "This server is in open mode"],
+  acts: ["access?show=acts", "create queue"],
+  denials: ["access?show=denials", "Nothing was denied"],
   nowhere: ["nothing", "There is nothing at this address"],
 };
 
@@ -112,20 +115,16 @@ test("no data are markup, in any field", async (t) => {
     await v1(base, "POST", `queues/${part(`${text}!`)}/messages`, { messages: letters });
   }
   const page = await open(t, browser, base, { allowed: ["404", "400"] });
-  const clean = async (where) => {
-    const found = await page.evaluate(() => [...document.querySelectorAll("#app script, #app img, #app iframe, #app [onerror], #app [onload], a[href^='javascript']")].map((e) => e.outerHTML));
-    assert.deepEqual(found, [], where);
-  };
   await page.goto(`${base}/console/streams`);
   for (const text of nasty) await page.getByRole("link", { name: text, exact: true }).waitFor();
-  await clean("list");
+  await clean(page, "list");
   for (const text of nasty) {
     for (const view of ["json", "text", "hex"]) {
       await page.goto(`${base}/console/streams/${part(text)}?open=1&view=${view}`);
       await page.getByRole("heading", { name: text, exact: true }).waitFor();
       await page.getByRole("button", { name: "Publish again" }).click();
       await page.getByRole("row").filter({ has: page.getByRole("rowheader", { name: text, exact: true }) }).waitFor();
-      await clean(`${text} as ${view}`);
+      await clean(page, `${text} as ${view}`);
     }
     assert.equal(await page.title(), `${text} · Tidewire`);
     await page.goto(`${base}/console/streams/orders?live=1&key=${part(text)}&view=${part(text)}`);
@@ -135,29 +134,29 @@ test("no data are markup, in any field", async (t) => {
     await page.goto(`${base}/console/streams?find=${part(text)}`);
     await page.getByRole("link", { name: text, exact: true }).waitFor();
     await page.goto(`${base}/console/${part(text)}/${part(text)}`);
-    await clean(`addresses with ${text}`);
+    await clean(page, `addresses with ${text}`);
   }
   await page.goto(`${base}/console/queues`);
   for (const text of nasty) await page.getByRole("link", { name: `${text}!`, exact: true }).waitFor();
-  await clean("queues");
+  await clean(page, "queues");
   for (const text of nasty) {
     await page.goto(`${base}/console/queues/${part(text)}!?open=${nasty.length + 1}`);
     await page.getByRole("button", { name: "Copy payload" }).waitFor();
-    await clean(`ready of ${text}`);
+    await clean(page, `ready of ${text}`);
     await page.goto(`${base}/console/queues/${part(text)}!?show=dead&open=1`);
     await page.getByRole("button", { name: "Purge this" }).waitFor();
     await page.getByRole("button", { name: "Group by reason" }).click();
     await page.getByText(`Of ${nasty.length}.`).waitFor();
     await page.getByRole("button", { name: "Purge all …" }).click();
     await page.getByRole("dialog").waitFor();
-    await clean(`dead of ${text}`);
+    await clean(page, `dead of ${text}`);
     await page.goto(`${base}/console/queues/mail?show=dead&${["reason", "key", "min_attempts", "since", "after", "open", "view"].map((name) => `${name}=${part(text)}`).join("&")}`);
     await page.getByText("The dead letters could not be read").waitFor();
-    await clean(`filter with ${text}`);
+    await clean(page, `filter with ${text}`);
   }
   await page.goto(`${base}/console/streams/orders?live=1`);
   await page.getByText("Live", { exact: true }).waitFor();
   await v1(base, "POST", "streams/orders/messages", { messages: nasty.map((payload) => ({ key: payload, payload, headers: { a: payload } })) });
   await page.locator("table.messages tbody tr").nth(nasty.length - 1).waitFor();
-  await clean("live");
+  await clean(page, "live");
 });
