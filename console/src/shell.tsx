@@ -3,6 +3,8 @@ import { useEffect, useRef } from "preact/hooks";
 import { AccessScreen } from "./access/screen.js";
 import { ConnectionList } from "./connections/list.js";
 import { ConnectionScreen } from "./connections/screen.js";
+import { StoreList } from "./events/list.js";
+import { EventScreen } from "./events/screen.js";
 import { overview } from "./overview/data.js";
 import { OverviewScreen } from "./overview/screen.js";
 import { Empty } from "./parts/notice.js";
@@ -30,6 +32,7 @@ const screens: Screen[] = [
   { path: "connections", title: "Connections", All: ConnectionList, One: ConnectionScreen },
   { path: "streams", title: "Streams", All: StreamList, One: StreamScreen },
   { path: "queues", title: "Queues", All: QueueList, One: QueueScreen },
+  { path: "events", title: "Events", All: StoreList, One: EventScreen },
   { path: "access", title: "Access", All: AccessScreen },
 ];
 

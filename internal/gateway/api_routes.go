@@ -125,6 +125,7 @@ func eventRoutes() map[string]route {
 		"POST /v1/events":                  {(*call).appendEvents, nil},
 		"POST /v1/events/query":            {(*call).queryEvents, nil},
 		"POST /v1/events/project":          {(*call).project, nil},
+		"GET /v1/events/types":             {(*call).listTypes, nil},
 		"GET /v1/events/stores":            {(*call).listStores, nil},
 		"POST /v1/events/stores/{store}":   {(*call).createStore, onStore("admin")},
 		"GET /v1/events/stores/{store}":    {(*call).storeInfo, onStore("admin")},

@@ -167,8 +167,11 @@ func (f cannedEvents) Count(ctx context.Context, store string, queries []engine.
 	return f.fakeEvents.Count(ctx, store, queries)
 }
 
-func (f cannedEvents) Create(context.Context, string) error        { return nil }
-func (f cannedEvents) List(context.Context) ([]string, error)      { return []string{"default"}, nil }
+func (f cannedEvents) Create(context.Context, string) error   { return nil }
+func (f cannedEvents) List(context.Context) ([]string, error) { return []string{"default"}, nil }
+func (f cannedEvents) Types(context.Context, string, string, string, int) ([]string, error) {
+	return []string{"E"}, nil
+}
 func (f cannedEvents) Head(context.Context, string) (int64, error) { return 5, nil }
 func (f cannedEvents) Drop(context.Context, string) error          { return nil }
 

@@ -50,6 +50,7 @@ func TestEverything_Routes(t *testing.T) {
 		{"GET", "/v1/events?before=9&limit=5&backwards=true", ""},
 		{"POST", "/v1/events/query?store=a", `{"query":{}}`}, {"POST", "/v1/events/query", `{"store":"a","after":1,"before":9,"limit":5,"backwards":true}`},
 		{"POST", "/v1/events/project?store=a", `{"queries":[{}]}`}, {"POST", "/v1/events/project", `{"store":"a","queries":[{}]}`},
+		{"GET", "/v1/events/types?store=a&prefix=E&after=D&limit=5", ""}, {"GET", "/v1/events/types", ""},
 		{"GET", "/v1/events/stores", ""}, {"GET", "/v1/events/stores/a", ""}, {"POST", "/v1/events/stores/a", ""}, {"DELETE", "/v1/events/stores/a", ""},
 		{"GET", "/v1/schedules?after=a&limit=5", ""}, {"GET", "/v1/schedules/a", ""}, {"GET", "/v1/schedules/b", ""},
 		{"PUT", "/v1/schedules/a", `{"cron":"@daily","time_zone":"UTC","queue":"q","key":"k","headers":{},"payload":"x","priority":1,"catch_up":"latest","paused":false}`},
