@@ -71,7 +71,7 @@ function Disconnect({ is: { connection, user, by }, again }: { is: Whole; again:
 
 function Holds({ is }: { is: Whole }) {
   const parts: [string, ComponentChildren[]][] = [
-    ["Subscriptions", is.subscriptions.map(({ subscription, stream, group, store }) => <>{stream ? <a href={href(["streams", stream])}>{stream}</a> : `events of ${store}`}{group && `, as the group ${group}`}{subscription !== stream && `, named ${subscription}`}</>)],
+    ["Subscriptions", is.subscriptions.map(({ subscription, stream, group, store }) => <>{stream ? <a href={href(["streams", stream])}>{stream}</a> : <>events of <a href={href(["events", store!])}>{store}</a></>}{group && `, as the group ${group}`}{subscription !== stream && `, named ${subscription}`}</>)],
     ["Consumes", is.consumers.map((queue) => <a href={href(["queues", queue])}>{queue}</a>)],
     ["Rooms", is.rooms],
   ];
