@@ -57,6 +57,8 @@ const (
 	actRedrive      = "redrive dead letters"
 	actPurgeDead    = "purge dead letters"
 	actStopJob      = "stop job of queue"
+	actReplay       = "replay stream"
+	actStopReplay   = "stop job of stream"
 	actRetain       = "set retention of stream"
 	actSeek         = "seek group of stream"
 	actDropGroup    = "drop group of stream"
