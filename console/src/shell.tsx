@@ -1,6 +1,9 @@
 import type { ComponentType } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import { BenchScreen } from "./bench/screen.js";
+import { AccessScreen } from "./access/screen.js";
+import { ConnectionList } from "./connections/list.js";
+import { ConnectionScreen } from "./connections/screen.js";
 import { StoreList } from "./events/list.js";
 import { EventScreen } from "./events/screen.js";
 import { InspectorScreen } from "./inspector/screen.js";
@@ -28,11 +31,13 @@ interface Screen {
 /** The screens, in the order of the navigation. */
 const screens: Screen[] = [
   { path: "", title: "Overview", All: OverviewScreen },
+  { path: "connections", title: "Connections", All: ConnectionList, One: ConnectionScreen },
   { path: "streams", title: "Streams", All: StreamList, One: StreamScreen },
   { path: "queues", title: "Queues", All: QueueList, One: QueueScreen },
   { path: "events", title: "Events", All: StoreList, One: EventScreen },
   { path: "inspector", title: "Inspector", All: InspectorScreen },
   { path: "bench", title: "Bench", All: BenchScreen },
+  { path: "access", title: "Access", All: AccessScreen },
 ];
 
 export function Shell() {

@@ -9,7 +9,7 @@ import (
 // TestKeys: who makes an API key cannot give it more than it has, not by its rules and not by its name, and who may revoke tokens may not make keys.
 func TestKeys(t *testing.T) {
 	t.Parallel()
-	c, _ := guarded(t) // the function grants names that are "asked", also of keys
+	c, key := guarded(t) // the function grants names that are "asked", also of keys
 	list := client{t, c.addr}
 	maker := tokenOf(t, "root", time.Hour, "keys server:*", "connections server:*", "read stream:o*", "admin stream:x")
 	plain := tokenOf(t, "ops", time.Hour, "connections server:*", "read stream:**")
@@ -39,11 +39,12 @@ func TestKeys(t *testing.T) {
 	if text := list.get(&made, "POST", "/v1/keys", `{"name":"asked","allow":["read stream:o"]}`, maker); made.Key != "abcdefgh" || made.Token != "tw_abcdefgh_secret" {
 		t.Error(text)
 	}
+	c.status("GET", "/v1/streams", "", key)
 	var keys struct {
 		Node string
 		Keys []struct{ Key, Name, State, By, Last_used string }
 	}
-	if text := list.get(&keys, "GET", "/v1/keys", "", maker); keys.Node != "one" || len(keys.Keys) != 3 || keys.Keys[0].State+keys.Keys[1].State+keys.Keys[2].State != "activeexpiredrevoked" || keys.Keys[0].By != "root" {
+	if text := list.get(&keys, "GET", "/v1/keys", "", maker); keys.Node != "one" || len(keys.Keys) != 3 || keys.Keys[0].State+keys.Keys[1].State+keys.Keys[2].State != "activeexpiredrevoked" || keys.Keys[0].By != "root" || keys.Keys[0].Last_used == "" {
 		t.Error(text)
 	}
 	if text := list.get(new(struct{}), "GET", "/v1/audit", "", maker); strings.Contains(text, "secret") || !strings.Contains(text, `"act":"create key","target":"abcdefgh asked"`) ||

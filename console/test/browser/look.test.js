@@ -8,11 +8,9 @@ import { kill } from "../dead.js";
 import { result, write } from "../results.js";
 import { serve, v1 } from "../server.js";
 import { becomes, findings, launch, open, tooWide } from "./browser.js";
+import { clean, nasty } from "./nasty.js";
+import { sockets } from "./sockets.js";
 
-const nasty = [
-  "<script>globalThis.xss=1</script>", '<img src=x onerror="globalThis.xss=2">', '"><svg onload=globalThis.xss=3>', "javascript:globalThis.xss=4",
-  "'-globalThis.xss=5-'", "</textarea><iframe srcdoc='<script>parent.xss=6</script>'>", "{{constructor.constructor('globalThis.xss=7')()}}", "<a href=javascript:xss=8>x</a>",
-];
 let server, browser, base, results;
 const part = encodeURIComponent;
 
@@ -31,6 +29,7 @@ before(async () => {
   const events = Array.from({ length: 60 }, (_, n) => ({ type: n % 9 ? "StudentEnrolled" : "CourseOffered", tags: [`course:c${n % 4}`, `student:s${n % 7}`], id: `e${n}`, data: { n, paid: true } }));
   await v1(base, "POST", "events/stores/courses");
   await v1(base, "POST", "events", { store: "courses", events });
+  await (await sockets(browser, base)).connect("", [{ type: "join", room: "lobby" }]);
 });
 after(async () => {
   await browser?.close();
@@ -51,6 +50,7 @@ const screens = {
   replay: ["streams/orders?replay=1&into=queue&target=mail", "Count first"],
   group: ["streams/orders?group=readers", "readers continues with"],
   partitions: ["streams/parted", "Choose one"],
+  connections: ["connections?verb=query&kind=events&tags=a", "everybody may do everything"],
   queues: ["queues", "delivers"],
   queue: ["queues/mail?open=61", "Copy payload"],
   dead: ["queues/mail?show=dead", "Next page"],
@@ -63,6 +63,9 @@ const screens = {
   inspector: ["inspector?message=publish+a+message", "There is no frame yet"],
   bench: ["bench", "1,000 messages/s"],
   compared: ["bench?before=one&after=two&all=1", "+100.0 %"],
+  access: ["access", "This server is in open mode"],
+  acts: ["access?show=acts", "create queue"],
+  denials: ["access?show=denials", "Nothing was denied"],
   nowhere: ["nothing", "There is nothing at this address"],
 };
 
@@ -159,24 +162,20 @@ test("no data are markup, in any field", async (t) => {
   const environment = { cpu: nasty[0], cores: 2, memory_bytes: 1, os: "", kernel: "", go: "" };
   await write(results, Object.fromEntries(nasty.map((text, i) => [`nasty${i} ${text.replaceAll("/", "")}`, result(text, 5, { rows, environment, params: { [text]: text } })])));
   const page = await open(t, browser, base, { allowed: ["404", "400", "410"] });
-  const clean = async (where) => {
-    const found = await page.evaluate(() => [...document.querySelectorAll("#app script, #app img, #app iframe, #app [onerror], #app [onload], a[href^='javascript']")].map((e) => e.outerHTML));
-    assert.deepEqual(found, [], where);
-  };
   await page.goto(`${base}/console/streams`);
   for (const text of nasty) await page.getByRole("link", { name: text, exact: true }).waitFor();
-  await clean("list");
+  await clean(page, "list");
   for (const text of nasty) {
     for (const view of ["json", "text", "hex"]) {
       await page.goto(`${base}/console/streams/${part(text)}?open=1&view=${view}`);
       await page.getByRole("heading", { name: text, exact: true }).waitFor();
       await page.getByRole("button", { name: "Publish again" }).click();
       await page.getByRole("row").filter({ has: page.getByRole("rowheader", { name: text, exact: true }) }).waitFor();
-      await clean(`${text} as ${view}`);
+      await clean(page, `${text} as ${view}`);
       if (view !== "json") continue;
       await page.getByRole("button", { name: `Drop ${text}`, exact: true }).click();
       await page.getByRole("dialog").waitFor();
-      await clean(`drop of ${text}`);
+      await clean(page, `drop of ${text}`);
     }
     assert.equal(await page.title(), `${text} · Tidewire`);
     await page.goto(`${base}/console/streams/orders?live=1&key=${part(text)}&view=${part(text)}`);
@@ -185,7 +184,7 @@ test("no data are markup, in any field", async (t) => {
     await page.getByText("No message here has this key").waitFor();
     await page.goto(`${base}/console/streams/${part(text)}?search=1&text=${part(text)}`);
     await page.locator("mark").first().waitFor();
-    await clean(`search for ${text}`);
+    await clean(page, `search for ${text}`);
     await page.goto(`${base}/console/streams/orders?search=1&${["text", "case", "path", "value", "key", "from", "to"].map((name) => `${name}=${part(text)}`).join("&")}`);
     await page.getByText("No message matches").waitFor();
     await page.goto(`${base}/console/streams/${part(text)}?replay=1&into=${part(text)}&target=${part(`${text}!`)}&from=${part(text)}`);
@@ -194,51 +193,51 @@ test("no data are markup, in any field", async (t) => {
     await page.getByRole("button", { name: "Count first" }).click();
     await page.getByRole("button", { name: "Replay 8 messages …" }).click();
     await page.getByRole("dialog").waitFor();
-    await clean(`replay of ${text}`);
+    await clean(page, `replay of ${text}`);
     await page.goto(`${base}/console/streams?find=${part(text)}`);
     await page.getByRole("link", { name: text, exact: true }).waitFor();
     await page.goto(`${base}/console/${part(text)}/${part(text)}`);
-    await clean(`addresses with ${text}`);
+    await clean(page, `addresses with ${text}`);
   }
   await page.goto(`${base}/console/queues`);
   for (const text of nasty) await page.getByRole("link", { name: `${text}!`, exact: true }).waitFor();
-  await clean("queues");
+  await clean(page, "queues");
   for (const text of nasty) {
     await page.goto(`${base}/console/queues/${part(text)}!?open=${nasty.length + 1}`);
     await page.getByRole("button", { name: "Copy payload" }).waitFor();
-    await clean(`ready of ${text}`);
+    await clean(page, `ready of ${text}`);
     await page.goto(`${base}/console/queues/${part(text)}!?show=dead&open=1`);
     await page.getByRole("button", { name: "Purge this" }).waitFor();
     await page.getByRole("button", { name: "Group by reason" }).click();
     await page.getByText(`Of ${nasty.length}.`).waitFor();
     await page.getByRole("button", { name: "Purge all …" }).click();
     await page.getByRole("dialog").waitFor();
-    await clean(`dead of ${text}`);
+    await clean(page, `dead of ${text}`);
     await page.goto(`${base}/console/queues/mail?show=dead&${["reason", "key", "min_attempts", "since", "after", "open", "view"].map((name) => `${name}=${part(text)}`).join("&")}`);
     await page.getByText("The dead letters could not be read").waitFor();
-    await clean(`filter with ${text}`);
+    await clean(page, `filter with ${text}`);
   }
   await page.goto(`${base}/console/events`);
   for (const text of nasty) await page.getByRole("link", { name: `${text}?`, exact: true }).waitFor();
-  await clean("event stores");
+  await clean(page, "event stores");
   for (const text of nasty) {
     const at = `${base}/console/events/${part(`${text}?`)}`;
     await page.goto(`${at}?q=${part(JSON.stringify([{ types: nasty, tags: [text] }]))}&open=1&test=1&code=TypeScript`);
     await page.getByText("It would not hold.").waitFor();
     await page.getByRole("button", { name: "Copy data" }).waitFor();
     await page.getByText("events match").waitFor();
-    await clean(`events of ${text}`);
+    await clean(page, `events of ${text}`);
     await page.goto(`${at}?${["q", "open", "test", "code", "asof", "after", "before", "view"].map((name) => `${name}=${part(text)}`).join("&")}`);
     await page.getByRole("button", { name: "Show all events" }).click();
     await page.locator("table.events tbody tr").first().waitFor();
-    await clean(`addresses of events with ${text}`);
+    await clean(page, `addresses of events with ${text}`);
   }
   const quiet = `${base}/console/events/${part(`${nasty[0]}?`)}`;
   await page.goto(`${quiet}?live=1`);
   await page.getByText("Live", { exact: true }).waitFor();
   await v1(base, "POST", "events", { store: `${nasty[0]}?`, events: nasty.map((type) => ({ type, tags: [type], data: type })) });
   await page.locator("table.events tbody tr").nth(nasty.length - 1).waitFor();
-  await clean("live events");
+  await clean(page, "live events");
   await page.goto(`${base}/console/inspector?message=${part(nasty[0])}`);
   await page.getByRole("button", { name: "Connect", exact: true }).click();
   await page.getByText("Connected.").waitFor();
@@ -252,20 +251,20 @@ test("no data are markup, in any field", async (t) => {
   await page.getByLabel("Contains").fill(nasty[0]);
   await page.locator("table.frames tbody tr").first().click();
   await page.getByRole("button", { name: "Copy frame" }).waitFor();
-  await clean("frames");
+  await clean(page, "frames");
   await page.goto(`${base}/console/bench`);
   for (const text of nasty) await page.getByRole("cell", { name: text, exact: true }).waitFor();
-  await clean("results");
+  await clean(page, "results");
   const [one, two] = (await v1(base, "GET", "bench")).results.filter((each) => each.result.startsWith("nasty")).map((each) => each.result);
   await page.goto(`${base}/console/bench?all=1&before=${part(one)}&after=${part(two)}`);
   for (const text of nasty) await page.getByRole("rowheader", { name: text, exact: true }).first().waitFor();
-  await clean("compared");
+  await clean(page, "compared");
   await page.goto(`${base}/console/bench?find=${part(nasty[0])}&scenario=${part(nasty[1])}&before=${part(nasty[2])}&after=${part(nasty[3])}`);
   await page.getByText("The results could not be compared").waitFor();
-  await clean("an address of results");
+  await clean(page, "an address of results");
   await page.goto(`${base}/console/streams/orders?live=1`);
   await page.getByText("Live", { exact: true }).waitFor();
   await v1(base, "POST", "streams/orders/messages", { messages: nasty.map((payload) => ({ key: payload, payload, headers: { a: payload } })) });
   await page.locator("table.messages tbody tr").nth(nasty.length - 1).waitFor();
-  await clean("live");
+  await clean(page, "live");
 });
