@@ -58,6 +58,7 @@ const (
 	actDropGroup    = "drop group of stream"
 	actCreateStore  = "create event store"
 	actDropStore    = "drop event store"
+	actKick         = "kick user from room"
 
 	actPutSchedule    = "put schedule"
 	actDropSchedule   = "drop schedule"

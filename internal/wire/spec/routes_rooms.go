@@ -17,6 +17,22 @@ func chatBody() *Schema {
 func roomRoutes() []Route {
 	position := optional("position", atLeast(0, "in a stored room: where the chat is stored"))
 	return []Route{
+		{Method: "GET", Path: "/v1/rooms", Name: "listRooms", Summary: "Lists the rooms that have members or followers now, on all servers: the 500 with the most connections. Each server of a cluster names its own 500.", Right: "none; rooms on which no rule gives presence room:NAME are left out",
+			Query: Fields{optional("find", textUpTo(0, nameBytes, "only rooms with this in their names"))},
+			Answer: objectOf(false,
+				required("rooms", listOf(objectOf(false,
+					required("room", text("its name")),
+					required("count", atLeast(0, "how many connections are in it")),
+					required("chats", atLeast(0, "how many chats it has had since it has begun, for computing rates. A room that nobody is in ends, and later begins with 0")),
+					required("stored", boolean("its chats are stored"))), 0, 500, "the rooms with the most connections first")),
+				optional("truncated", boolean("true: there are more rooms than the list has")),
+				silent("their rooms and members are missing")),
+			Codes: []string{"name_too_long"}},
+		{Method: "POST", Path: "/v1/rooms/{room}/kick", Name: "kick", Summary: "Removes a user from a room, on all servers: its connections are no members any more, and get an error with the room and the code kicked. They stay open, and may join again as long as their rights allow it: to keep a user out, take its right to join first. Followers over HTTP are no members, and stay. Chats that were sent before are not taken back.", Right: "admin room:NAME",
+			Body: objectOf(true, required("user", textUpTo(1, nameBytes, "the user, as listMembers has it"))),
+			Answer: objectOf(false, required("connections", atLeast(0, "how many connections were in the room")),
+				silent("their connections may be in the room still")),
+			Codes: []string{"name_too_long"}},
 		{Method: "POST", Path: "/v1/rooms/{room}/chats", Name: "say", Summary: "Sends a chat to all members of a room, on all servers. In a stored room the answer comes after the commit.", Right: "chat room:NAME",
 			Headers: Fields{idempotencyKey}, Body: chatBody(), Answer: objectOf(false, position, okDuplicate),
 			Codes: []string{"name_too_long", "room_not_stored", "sequence_too_old", "not_stored", "outcome_unknown"}},
