@@ -1,10 +1,11 @@
-import "uplot/dist/uPlot.min.css";
 import "./style.css";
 import { render } from "preact";
+import { exchange } from "./exchange.js";
 import { poll } from "./overview/data.js";
 import { start } from "./router.js";
 import { Shell } from "./shell.js";
 
+await exchange();
 start();
 poll();
 render(<Shell />, document.getElementById("app")!);

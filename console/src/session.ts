@@ -6,8 +6,8 @@ const name = "tidewire.token";
 
 /** The token or API key of the user, "" without one. It stays in this tab. */
 export const token = signal(sessionStorage.getItem(name) ?? "");
-/** Whether the server wants a token, or has refused the one that it got. */
-export const wanted = signal<"" | "missing" | "refused">("");
+/** Whether the server wants a token, or has refused the one that it got, or the one-time key of the address. */
+export const wanted = signal<"" | "missing" | "refused" | "used">("");
 /** Whether the server asks for tokens at all (closed mode); undefined while that is not known. */
 export const closed = signal<boolean | undefined>(undefined);
 /** The state of the WebSocket. It is idle until something needs it. */
@@ -36,7 +36,7 @@ export function client(): Tidewire {
 /** Takes notice that the server wants a token, or another one. */
 export function refuse(): void {
   closed.value = true;
-  wanted.value = token.value ? "refused" : "missing";
+  wanted.value = token.value ? "refused" : wanted.value || "missing";
 }
 
 /** Begins to use a token, or none. */

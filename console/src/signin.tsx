@@ -28,11 +28,12 @@ export function SignIn() {
       <h1 tabIndex={-1}>Sign in</h1>
       <p>This server is in closed mode: it wants to know who you are. Paste a token or an API key.</p>
       {!error && wanted.value === "refused" && <p class="bad" role="alert">The server does not accept your token any more: it has ended, or was revoked.</p>}
+      {!error && wanted.value === "used" && <p class="bad" role="alert">The key in the address was used already, or is over: it counts once, within a minute. Run <code>tidewire console</code> again.</p>}
       <label for="token">Token or API key</label>
       <input id="token" ref={field} type="password" autocomplete="off" spellcheck={false} autofocus aria-describedby="token-error" />
       <p id="token-error" class="bad" role="alert">{error !== undefined && messageOf(error)}</p>
       <p><button class="main" aria-disabled={busy}>Sign in</button></p>
-      <p class="soft">It stays in this tab until you close the tab or sign out, and goes to this server alone. An administrator makes an API key with <code>tidewire keys create</code>.</p>
+      <p class="soft">It stays in this tab until you close the tab or sign out, and goes to this server alone. On the machine of the database, <code>tidewire console</code> signs you in.</p>
     </form>
   );
 }

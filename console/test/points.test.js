@@ -2,7 +2,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { load } from "./load.js";
 
-const { merge, even, length, last, lastKnown, highest, total } = await load("overview/points.ts");
+const { merge, even, length, last, lastKnown, highest, total } = await load("parts/points.ts");
+const { above, pathOf } = await load("parts/plot.tsx");
 
 test("new points follow the old ones, and the oldest go", () => {
   let points = { time: [] };
@@ -32,4 +33,14 @@ test("figures in one number", () => {
   assert.equal(total(points, "a"), 13);
   assert.equal(last(points, "none"), undefined);
   assert.equal(highest(points, "none"), 0);
+});
+
+test("the height of a plot is a round number, and so is its half", () => {
+  assert.deepEqual([1, 4, 4.1, 7, 99, 101, 1000, 1_000_001].map(above), [1, 4, 6, 8, 100, 200, 1000, 2_000_000]);
+});
+
+test("a line has gaps, and a value without neighbours is a dot", () => {
+  assert.equal(pathOf([null, 0, 5, null, 10, null], 10), "M1 100L2 50M4 0h.1");
+  assert.equal(pathOf([3, null, null], 4), "M0 25h.1");
+  assert.equal(pathOf([null], 4), "");
 });

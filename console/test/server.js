@@ -6,7 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 
-const program = fileURLToPath(new URL("../../bin/tidewire", import.meta.url));
+export const program = fileURLToPath(new URL("../../bin/tidewire", import.meta.url));
 
 /** Starts the server, and returns its address. `end` stops it. */
 export async function serve(...flags) {
@@ -32,7 +32,7 @@ export async function serve(...flags) {
     await rm(folder, { recursive: true, force: true });
   };
   try {
-    return { base: await ready, end, pid: server.pid };
+    return { base: await ready, end, pid: server.pid, data: join(folder, "data") };
   } catch (error) {
     await end();
     throw error;

@@ -35,6 +35,9 @@ type Caller struct {
 	asked      atomic.Bool
 }
 
+// KeyID is the id of the caller's API key, "" if it has none.
+func (c *Caller) KeyID() string { return c.keyID }
+
 // May reports whether the caller has the right. Names are compared as they are: partition 3 of the stream orders is orders/3, and needs a rule such as
 // "read stream:orders/*", because a stream of that name may also have nothing to do with orders.
 //

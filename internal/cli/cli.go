@@ -70,6 +70,7 @@ type commands struct {
 	Stream    streamCmd    `cmd:"" help:"Streams: append-only logs."`
 	Queue     queueCmd     `cmd:"" help:"Queues: each message is delivered to one consumer."`
 	Events    eventsCmd    `cmd:"" help:"Event stores: events with tags. An append can have a condition."`
+	Console   consoleCmd   `cmd:"" help:"Open the web console of a running server in the browser. In closed mode it is signed in."`
 	Keys      keysCmd      `cmd:"" help:"API keys: credentials of programs."`
 	Schedule  scheduleCmd  `cmd:"" help:"Schedules: messages at times, by cron expressions or once."`
 	Nodes     nodesCmd     `cmd:"" help:"List the servers of clusters."`

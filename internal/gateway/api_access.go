@@ -30,6 +30,8 @@ type Administration interface {
 	RevokeUser(ctx context.Context, actor, user string, before, ends time.Time) error
 	// RevokeToken revokes the token with that jti. It can be forgotten after ends, by default never.
 	RevokeToken(ctx context.Context, actor, jti string, ends time.Time) error
+	// ExchangeKey revokes an API key, and makes one with its other rights. It returns the text of that, and when it ends.
+	ExchangeKey(ctx context.Context, actor, id string) (text string, expires time.Time, err error)
 }
 
 // administration returns what records acts, or nil if it has refused the call. In open mode there are no users and no tokens.
@@ -185,6 +187,8 @@ func accessRoutes() map[string]route {
 	administrators := func(*http.Request) need { return needConnections }
 	return map[string]route{
 		"POST /v1/users/{user}/disconnect": {(*call).disconnect, administrators},
+		"POST /v1/keys/exchange":           {(*call).exchangeKey, func(*http.Request) need { return needConsole }},
+		"POST /v1/rights":                  {(*call).ownRights, nil},
 		"POST /v1/tokens/revoke":           {(*call).revokeTokens, administrators},
 	}
 }

@@ -67,6 +67,7 @@ const (
 	actDisconnect     = "disconnect user"
 	actRevokeUser     = "revoke tokens of user"
 	actRevokeToken    = "revoke token"
+	actExchangeKey    = "exchange key"
 )
 
 var acts = []string{actCreateStream, actDropStream, actCreateQueue, actDropQueue, actDisconnect, actRevokeUser, actRevokeToken}

@@ -28,6 +28,10 @@ func (a *administration) RevokeUser(context.Context, string, string, time.Time, 
 
 func (a *administration) RevokeToken(context.Context, string, string, time.Time) error { return nil }
 
+func (a *administration) ExchangeKey(context.Context, string, string) (string, time.Time, error) {
+	return "", time.Time{}, nil
+}
+
 // TestAccessChanged_DuringAHandshake: a change that comes while a caller is being checked, and so has no connection yet, counts for the connection. A
 // right that was taken meanwhile, and a disconnect, end it; a change for another user does not.
 func TestAccessChanged_DuringAHandshake(t *testing.T) {

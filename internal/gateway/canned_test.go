@@ -225,6 +225,9 @@ func (cannedAdministration) RevokeUser(_ context.Context, _, user string, _, _ t
 	return nil
 }
 func (cannedAdministration) RevokeToken(context.Context, string, string, time.Time) error { return nil }
+func (cannedAdministration) ExchangeKey(context.Context, string, string) (string, time.Time, error) {
+	return "tw_new", time.Now().Add(time.Hour), nil
+}
 
 func cannedEngine(f closed) engine.Engine {
 	return engine.Engine{

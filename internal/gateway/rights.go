@@ -45,6 +45,7 @@ var (
 	needMetrics = need{"metrics", auth.Server, ""}
 
 	needConnections = need{"connections", auth.Server, ""}
+	needConsole     = need{"console", auth.Server, ""}
 )
 
 // defaultStore is the name of the event store of requests that name none.

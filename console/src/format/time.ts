@@ -5,6 +5,9 @@ const two = (n: number) => String(n).padStart(2, "0");
 const day = (t: Date) => `${t.getFullYear()}-${two(t.getMonth() + 1)}-${two(t.getDate())}`;
 const clock = (t: Date) => `${two(t.getHours())}:${two(t.getMinutes())}:${two(t.getSeconds())}`;
 
+/** The time of day of a second since 1970. */
+export const second = (time: number): string => clock(new Date(time * 1000));
+
 /** Date and time to the millisecond. A text that is no time stays as it is. */
 export function moment(time: string): string {
   const t = new Date(time);

@@ -3,7 +3,7 @@ import { effect, signal } from "@preact/signals";
 import { ask } from "../api.js";
 import { codeOf } from "../parts/notice.js";
 import { closed, user, wanted } from "../session.js";
-import { merge, type Points } from "./points.js";
+import { merge, type Points } from "../parts/points.js";
 
 export interface Database {
   reachable: boolean;

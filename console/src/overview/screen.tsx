@@ -5,8 +5,8 @@ import { token } from "../session.js";
 import { overview, points, trouble } from "./data.js";
 import { FirstSteps } from "./first.js";
 import { Nodes } from "./nodes.js";
-import { Plot } from "./plot.js";
-import { highest, last, lastKnown, total, type Points } from "./points.js";
+import { Plot } from "../parts/plot.js";
+import { highest, last, lastKnown, total, type Points } from "../parts/points.js";
 import { PostgreSQL } from "./postgres.js";
 
 const rate = (n: number) => `${short(n)}/s`;

@@ -1,5 +1,6 @@
 // Reads queues and their dead letters, and acts on them.
 import { ask, part, text } from "../api.js";
+import type { Refusals, Right } from "../rights.js";
 import { shown, type Shown } from "../streams/messages.js";
 
 /** The numbers of a queue. */
@@ -22,6 +23,10 @@ export interface Options {
   priorities?: number;
   partitions?: number;
 }
+
+/** The rights that acts on a queue need, and those of them that the user does not have. */
+export const rights = (queue: string): Record<"admin" | "enqueue", Right> => ({ admin: `admin queue:${queue}`, enqueue: `enqueue queue:${queue}` });
+export type Rights = Refusals<"admin" | "enqueue">;
 
 /** A dead letter. */
 export interface Letter extends Shown {

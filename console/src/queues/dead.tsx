@@ -5,14 +5,13 @@ import { Empty, messageOf, Trouble } from "../parts/notice.js";
 import { change as view, place } from "../router.js";
 import { ViewChoice } from "../streams/detail.js";
 import { Beside, positionOf } from "../streams/look.js";
-import { change, count, deadPage, start, type Act, type Stats } from "./data.js";
+import { change, count, deadPage, start, type Act, type Stats, type Rights } from "./data.js";
 import { Detail, useOpened } from "./detail.js";
 import { filterOf, FilterForm } from "./filter.js";
 import { Jobs } from "./jobs.js";
 import { LetterTable } from "./letters.js";
 import { Question, type Asked } from "./question.js";
 import { ReasonTable } from "./reasons.js";
-import type { Rights } from "./rights.js";
 
 const pageSize = 50;
 const none: ReadonlySet<number> = new Set();

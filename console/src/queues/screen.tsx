@@ -3,19 +3,19 @@ import { ask } from "../api.js";
 import { full, span } from "../format/numbers.js";
 import { useLoad } from "../parts/load.js";
 import { messageOf, Trouble } from "../parts/notice.js";
+import { useRights } from "../rights.js";
 import { change, href, place } from "../router.js";
 import { DeadLetters } from "./dead.js";
-import { path, type Options, type Stats } from "./data.js";
+import { path, rights, type Options, type Rights, type Stats } from "./data.js";
 import { Enqueue } from "./enqueue.js";
 import { oldest } from "./list.js";
 import { Ready } from "./ready.js";
-import { useRights, type Rights } from "./rights.js";
 
 /** One queue. */
 export function QueueScreen({ name }: { name: string }) {
   const { value, error, again } = useLoad((signal) => ask<Stats>(path(name), { signal }), [name], 1000);
   const options = useLoad((signal) => ask<Options>(path(name, "/options"), { signal }), [name]);
-  const may = useRights(name);
+  const may = useRights(rights(name));
   return (
     <>
       <p class="path"><a href={href(["queues"])}>Queues</a></p>

@@ -1,11 +1,13 @@
 // Flows of a server in closed mode: signing in, and what a user may not.
 import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
+import { promisify } from "node:util";
 import { kill } from "../dead.js";
-import { serve, v1 } from "../server.js";
+import { program, serve, v1 } from "../server.js";
 import { tokenOf } from "../token.js";
 import { launch, open } from "./browser.js";
 
@@ -19,7 +21,7 @@ before(async () => {
   folder = await mkdtemp(join(tmpdir(), "console-"));
   await writeFile(join(folder, "secret"), secret, { mode: 0o600 });
   const rules = ["admin: admin,read,publish,commit stream:**", "admin: metrics,connections server:*", "admin: admin,enqueue,consume,inspect queue:**", "user: read stream:open-*", "user: inspect queue:jobs", "user: enqueue queue:inbox"];
-  [server, browser] = await Promise.all([serve("--auth-secret-file", join(folder, "secret"), ...rules.flatMap((rule) => ["--rule", rule])), launch()]);
+  [server, browser] = await Promise.all([serve("--auth-api-keys", "--auth-secret-file", join(folder, "secret"), ...rules.flatMap((rule) => ["--rule", rule])), launch()]);
   base = server.base;
   for (const name of ["open-1", "secret-1"]) {
     await v1(base, "POST", `streams/${name}`, {}, admin);
@@ -86,7 +88,7 @@ test("a user is offered what it may do with a queue, and told which right the re
   await kill(base, "jobs", [{ payload: "x" }], () => "no", admin);
   await v1(base, "POST", "queues/inbox", {}, admin);
   await v1(base, "POST", "queues/hidden", {}, admin);
-  const page = await open(t, browser, base, { allowed: [...allowed, "400"] });
+  const page = await open(t, browser, base, { allowed });
   await page.goto(`${base}/console/queues`);
   await signIn(page, user);
   await page.getByRole("row").filter({ hasText: "inbox" }).getByText("It needs the right “inspect queue:inbox”.").waitFor();
@@ -122,4 +124,20 @@ test("who is signed in no longer is asked to sign in again", async (t) => {
   await page.getByText("The server does not accept your token any more").waitFor();
   await signIn(page, admin);
   await page.getByText("Live", { exact: true }).waitFor();
+});
+
+test("tidewire console signs in once", async (t) => {
+  const { stdout } = await promisify(execFile)(program, ["console", "--print", "--url", base, "--data-dir", server.data, "--allow", "read stream:**", "--allow", "metrics server:*"]);
+  const page = await open(t, browser, base, { allowed });
+  const urls = [];
+  page.on("request", (request) => urls.push(request.url()));
+  await page.goto(stdout.trim());
+  await page.getByText("Connections of this server").waitFor();
+  assert.equal(page.url(), `${base}/console/`, "the address has no key any more");
+  assert.ok(urls.every((url) => !url.includes("tw_")), "no request has it in its address");
+  await page.reload();
+  await page.getByText("Connections of this server").waitFor();
+  const other = await open(t, browser, base, { allowed });
+  await other.goto(stdout.trim());
+  await other.getByText("The key in the address was used already").waitFor();
 });

@@ -79,10 +79,24 @@ for (const scheme of ["light", "dark"]) {
 test("a plot takes the colours of the other scheme at once", async (t) => {
   const page = await open(t, browser, base);
   await page.goto(`${base}/console/`);
-  await page.locator(".plot canvas").first().waitFor();
+  const line = page.locator(".plot .drawing .s0").first();
+  const stroke = () => line.evaluate((path) => getComputedStyle(path).stroke);
+  await line.waitFor({ state: "attached" });
+  assert.equal(await stroke(), "rgb(0, 99, 166)");
   await page.emulateMedia({ colorScheme: "dark" });
-  await page.waitForTimeout(300);
-  await becomes(() => page.locator(".plot canvas").count(), 4);
+  await becomes(stroke, "rgb(92, 179, 255)");
+});
+
+test("all plots show the values of the second under the pointer", async (t) => {
+  const page = await open(t, browser, base);
+  await page.goto(`${base}/console/`);
+  const drawing = page.locator(".plot .drawing svg");
+  await drawing.first().hover({ position: { x: 5, y: 20 } });
+  await becomes(() => page.locator(".plot time").count(), 4);
+  assert.match(await page.locator(".plot time").first().innerText(), /^ at \d\d:\d\d:\d\d$/);
+  await becomes(() => page.locator(".plot .under").count(), 4);
+  await page.locator("h1").hover();
+  await becomes(() => page.locator(".plot time").count(), 0);
 });
 
 test("no data are markup, in any field", async (t) => {

@@ -48,8 +48,8 @@ test("the overview shows what happens", async (t) => {
   await page.goto(`${base}/console/`);
   await becomes(() => page.title(), "Overview · Tidewire");
   await page.locator(".tile", { hasText: "Stored" }).getByText(/highest [1-9]/).waitFor();
-  await becomes(() => page.locator(".plot canvas").count(), 4);
-  assert.match(await page.locator(".plot .canvas").first().getAttribute("aria-label"), /The newest values: streams, queues, events \d+\/s/);
+  await becomes(() => page.locator(".plot .drawing").count(), 4);
+  assert.match(await page.locator(".plot .drawing").first().getAttribute("aria-label"), /The newest values: streams, queues, events \d+\/s/);
   await page.locator(".card", { hasText: "PostgreSQL" }).getByText("answers", { exact: true }).waitFor();
   const asked = [];
   page.on("request", (request) => request.url().includes("/v1/overview") && asked.push(request.url()));
