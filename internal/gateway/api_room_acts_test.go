@@ -36,7 +36,7 @@ func TestKick(t *testing.T) {
 		w.ask(`{"type":"chat","room":"a","text":"x","id":3}`, `{"code":"not_joined","id":3,"message":"join the room first","retryable":false,"type":"error"}`)
 	}
 	bob.until(`"count":1`)
-	c.want("GET", "/v1/rooms/a/members", "", 200, `{"room":"a","count":1,"members":["bob"],"silent":["deaf"]}`)
+	c.want("GET", "/v1/rooms/a/members", "", 200, `{"room":"a","count":1,"members":["bob"],"stored":false,"silent":["deaf"]}`)
 	ann[0].ask(`{"type":"join","room":"a","user":"ann","id":4}`, `{"id":4,"type":"ok"}`)
 	ann[0].ask(`{"type":"chat","room":"a","text":"back","id":5}`, `{"id":5,"type":"ok"}`)
 	bob.until(`"text":"back"`)
