@@ -13,7 +13,7 @@ import (
 
 // kicked is what the connection of a user who was removed from a room gets.
 func kicked(room string) string {
-	return fmt.Sprintf(`{"type":"error","code":"kicked","message":"an administrator has removed you from the room; do not join again unless your user asks for it","retryable":false,"room":%q}`, room)
+	return fmt.Sprintf(`{"type":"error","code":"kicked","message":"an administrator has removed this user from the room: a program does not join again by itself","retryable":false,"room":%q}`, room)
 }
 
 // TestKick: the connections of the user leave the room, on all servers and both endpoints, and are told so. They may come back by a join.

@@ -77,7 +77,7 @@ var publicErrors = withEngines(map[code]string{
 	codeUnknownField:       "the request has a field that it should not have: see field",
 	codeRateLimited:        "too many messages; retry later",
 	codeNotJoined:          "join the room first",
-	codeKicked:             "an administrator has removed you from the room; do not join again unless your user asks for it",
+	codeKicked:             "an administrator has removed this user from the room: a program does not join again by itself",
 	codeTooManyConnections: "too many connections or requests of this server, user or address; retry later",
 	codeTooManyRooms:       "this connection is in too many rooms; leave one first",
 	codeJoining:            "the join of this room is still sending the history: wait for its answer",

@@ -13,7 +13,7 @@ let server, browser, base;
 const part = encodeURIComponent;
 
 before(async () => {
-  [server, browser] = await Promise.all([serve(), launch()]);
+  [server, browser] = await Promise.all([serve("--stored-rooms", "kept"), launch()]);
   base = server.base;
   await v1(base, "POST", "streams/orders", { keyed: true });
   const messages = Array.from({ length: 60 }, (_, n) => ({ key: `customer-${n % 7}`, headers: { trace: "abc" }, payload: `{"id":${n},"paid":true,"total":12.50,"items":["tea",null]}` }));
@@ -22,6 +22,7 @@ before(async () => {
   await v1(base, "POST", "streams/parted", { partitions: 8 });
   await kill(base, "mail", messages, (position) => (position % 4 ? `smtp: 550 no such user at example.org, after ${position} s` : "timeout"));
   await v1(base, "POST", "queues/mail/messages", { messages });
+  for (const text of ["Good morning", "Is the tide in?", "It is, since seven."]) await v1(base, "POST", "rooms/kept/chats", { user: "ann", text });
 });
 after(async () => {
   await browser?.close();
@@ -37,6 +38,9 @@ const screens = {
   hex: ["streams/orders?view=hex&open=3", "000000  7b"],
   live: ["streams/orders?live=1", "Waiting for the next message"],
   partitions: ["streams/parted", "Choose one"],
+  rooms: ["rooms", "Nobody is in a room now"],
+  room: ["rooms/public?as=ann", "You see chats while you are in the room"],
+  history: ["rooms/kept?show=history", "It is, since seven."],
   queues: ["queues", "delivers"],
   queue: ["queues/mail?open=61", "Copy payload"],
   dead: ["queues/mail?show=dead", "Next page"],
@@ -69,6 +73,23 @@ for (const scheme of ["light", "dark"]) {
     await page.getByText("Of 60.").waitFor();
     assert.deepEqual(await findings(page), [], "axe-core");
     await page.getByRole("button", { name: "Purge all …" }).click();
+    await page.getByRole("dialog").waitFor();
+    assert.deepEqual(await findings(page), [], "axe-core, of the question");
+    await page.setViewportSize({ width: 400, height: 900 });
+    assert.equal(await tooWide(page), false);
+  });
+}
+
+for (const scheme of ["light", "dark"]) {
+  test(`a conversation and its question, ${scheme}`, async (t) => {
+    const page = await open(t, browser, base, { scheme });
+    await page.goto(`${base}/console/rooms/kept?as=ann`);
+    await page.getByRole("button", { name: "Join" }).click();
+    await page.getByLabel("Say").fill("Then let us go.");
+    await page.getByRole("button", { name: "Send" }).click();
+    await page.getByRole("log").getByText("Then let us go.").waitFor();
+    assert.deepEqual(await findings(page), [], "axe-core");
+    await page.getByRole("button", { name: "Remove ann" }).click();
     await page.getByRole("dialog").waitFor();
     assert.deepEqual(await findings(page), [], "axe-core, of the question");
     await page.setViewportSize({ width: 400, height: 900 });
@@ -155,6 +176,23 @@ test("no data are markup, in any field", async (t) => {
     await page.getByText("The dead letters could not be read").waitFor();
     await clean(`filter with ${text}`);
   }
+  const other = await open(t, browser, base);
+  for (const text of nasty) {
+    await v1(base, "POST", "rooms/kept/chats", { user: text, text });
+    await page.goto(`${base}/console/rooms/${part(text)}?as=${part(text)}&before=${part(text)}`);
+    await page.getByRole("button", { name: "Join" }).click();
+    await page.getByLabel("Say").fill(text);
+    await page.getByRole("button", { name: "Send" }).click();
+    await page.getByRole("log").getByText(text).last().waitFor();
+    await other.goto(`${base}/console/rooms?find=${part(text)}`);
+    await other.getByRole("link", { name: text, exact: true }).waitFor();
+    await page.getByRole("button", { name: `Remove ${text}` }).click();
+    await page.getByRole("dialog").waitFor();
+    await clean(`room ${text}`);
+  }
+  await page.goto(`${base}/console/rooms/kept?show=history`);
+  for (const text of nasty) await page.getByRole("group", { name: "History" }).locator("span", { hasText: text }).waitFor();
+  await clean("history");
   await page.goto(`${base}/console/streams/orders?live=1`);
   await page.getByText("Live", { exact: true }).waitFor();
   await v1(base, "POST", "streams/orders/messages", { messages: nasty.map((payload) => ({ key: payload, payload, headers: { a: payload } })) });
