@@ -17,7 +17,7 @@ K6_SCENARIOS := $(sort $(filter-out chat,$(basename $(notdir $(wildcard internal
 build check unit clients-ready clients-test console-test contenders conformance: export GOGC = 400
 
 .DEFAULT_GOAL := build
-.PHONY: build run test check docs unit console console-test clients clients-ready clients-test contenders conformance bench bench-go bench-fairness bench-auth bench-clients k6 test-long test-flake test-hostile test-cluster fuzz clean help FORCE
+.PHONY: build run test check docs unit console console-test screenshots clients clients-ready clients-test contenders conformance bench bench-go bench-fairness bench-auth bench-clients k6 test-long test-flake test-hostile test-cluster fuzz clean help FORCE
 
 # Without what only a debugger needs (-s): that is a third of the size. Stack traces and profiles do not need it.
 ## build: write bin/tidewire (the default)
@@ -72,6 +72,10 @@ clients-test: build clients-ready $(TOOLS)/staticcheck
 ## console: build the web console from console/src into internal/console/dist, which is committed (node and npm)
 console:
 	./scripts/console.sh build
+
+## screenshots: take the pictures of the documents again, from a real server (Chromium)
+screenshots: build console
+	cd console && node scripts/screenshots.js
 
 ## console-test: the built files are those of the sources; tests of the console, also in Chromium if it is there
 console-test: build

@@ -63,7 +63,7 @@ func NewKeySet(address string, log *slog.Logger) (*KeySet, error) {
 	if err != nil {
 		return nil, fmt.Errorf("JWKS address: %w", withoutURL(err))
 	}
-	if u.Scheme != "https" && !(u.Scheme == "http" && isLoopback(u.Hostname())) || u.Host == "" || u.User != nil {
+	if u.Scheme != "https" && !(u.Scheme == "http" && IsLoopback(u.Hostname())) || u.Host == "" || u.User != nil {
 		return nil, fmt.Errorf("JWKS address %s: want https://…, or http:// on a loopback address, without a password", shown(u))
 	}
 	client := &http.Client{Timeout: fetchTimeout, CheckRedirect: func(to *http.Request, via []*http.Request) error {
@@ -88,7 +88,8 @@ func withoutURL(err error) error {
 	return err
 }
 
-func isLoopback(host string) bool {
+// IsLoopback reports whether a host is this machine, so that nobody else sees what is sent to it.
+func IsLoopback(host string) bool {
 	if host == "localhost" {
 		return true
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tidewire/tidewire/internal/access"
+	"github.com/tidewire/tidewire/internal/auth"
 )
 
 const (
@@ -52,6 +53,9 @@ func (c *consoleCmd) Run(p *process) error {
 	}
 	if !closed {
 		return c.show(p, at)
+	}
+	if at.Scheme == "http" && !auth.IsLoopback(at.Hostname()) {
+		return exit(ExitUsage, "--url %s: others could read the key on its way to another machine: give an address that begins with https://", c.URL)
 	}
 	return c.withPool(p, func(pool *pgxpool.Pool) error {
 		key, err := c.oneTimeKey(p, pool, at)

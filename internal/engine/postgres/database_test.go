@@ -2,30 +2,14 @@ package postgres_test
 
 import (
 	"context"
-	"log/slog"
 	"testing"
-
-	"github.com/prometheus/client_golang/prometheus"
-
-	"github.com/tidewire/tidewire/internal/engine/postgres"
-	"github.com/tidewire/tidewire/internal/pgtest"
-	"github.com/tidewire/tidewire/migrate"
 )
 
 // TestDatabase: what PostgreSQL says of itself, and that its log grows with what is written.
 func TestDatabase(t *testing.T) {
 	t.Parallel()
-	db := pgtest.Open(t)
-	if _, err := migrate.Up(t.Context(), db.Pool); err != nil {
-		t.Fatal(err)
-	}
-	e, err := postgres.Open(t.Context(), postgres.Config{Pool: db.Pool, URL: db.URL, Stores: true, Metrics: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	e.Run(t.Context())
-	defer e.Stop(t.Context())
-	database := e.Serves().Database
+	e, db := opened(t)
+	database := e.Database
 	before, err := database(t.Context())
 	if err != nil || before.Version == "" || before.Size < 1<<20 || before.WAL < 1 || before.Connections < 1 || before.MaxConnections < before.Connections {
 		t.Fatalf("%+v, %v", before, err)

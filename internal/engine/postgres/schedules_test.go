@@ -2,37 +2,21 @@ package postgres_test
 
 import (
 	"errors"
-	"log/slog"
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/tidewire/tidewire/internal/engine"
-	"github.com/tidewire/tidewire/internal/engine/postgres"
-	"github.com/tidewire/tidewire/internal/pgtest"
-	"github.com/tidewire/tidewire/migrate"
 )
 
 // TestSchedules: the engine stores schedules, runs them, and gives its own errors.
 func TestSchedules(t *testing.T) {
 	t.Parallel()
-	db := pgtest.Open(t)
-	if _, err := migrate.Up(t.Context(), db.Pool); err != nil {
-		t.Fatal(err)
-	}
-	e, err := postgres.Open(t.Context(), postgres.Config{Pool: db.Pool, URL: db.URL, Stores: true, Metrics: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	e.Run(t.Context())
-	defer e.Stop(t.Context())
-	serves := e.Serves()
+	serves, _ := opened(t)
 	s := serves.Schedules
 	if err := serves.Queues.Create(t.Context(), "jobs", nil); err != nil {
 		t.Fatal(err)
 	}
-	_, err = s.Put(t.Context(), engine.ScheduleSpec{Name: "n", Cron: "often", Queue: "jobs"})
+	_, err := s.Put(t.Context(), engine.ScheduleSpec{Name: "n", Cron: "often", Queue: "jobs"})
 	if field, is := errors.AsType[*engine.FieldError](err); !is || field.Field != "cron" {
 		t.Errorf("a wrong expression: %v", err)
 	}
