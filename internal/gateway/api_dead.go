@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"strconv"
 	"time"
 
+	"github.com/tidewire/tidewire/internal/auth"
 	"github.com/tidewire/tidewire/internal/engine"
 	"github.com/tidewire/tidewire/internal/wire"
 )
@@ -148,6 +150,7 @@ func (c *call) changeDead(act deadAct) {
 		Positions []int64       `json:"positions"`
 		Filter    *filterFields `json:"filter"`
 		All       bool          `json:"all"`
+		PerSecond *int          `json:"per_second"`
 	}
 	if !c.served(admin != nil) || !c.readStrict(&body) {
 		return
@@ -168,6 +171,9 @@ func (c *call) changeDead(act deadAct) {
 	case body.Positions != nil && (len(body.Positions) == 0 || len(body.Positions) > engine.MaxDeadStep):
 		c.refuseFor(malformed("positions", fmt.Sprintf("1 to %d positions", engine.MaxDeadStep)))
 		return
+	case body.PerSecond != nil && (body.Positions != nil || *body.PerSecond < 1 || *body.PerSecond > maxPerSecond):
+		c.refuseFor(wrong(engine.CodeInvalid, "per_second", between(1, maxPerSecond)+", beside filter or all"))
+		return
 	case body.Positions != nil:
 		n, err := act.at(admin, c, body.Positions)
 		c.acts(err, act.act, c.queue(), counted{n})
@@ -181,7 +187,11 @@ func (c *call) changeDead(act deadAct) {
 		c.fail(err, codeUnavailable)
 		return
 	}
-	started, ok := c.api.jobs.start(c.queue(), act.name, act.step(admin, c.queue(), filter))
+	perSecond := 0
+	if body.PerSecond != nil {
+		perSecond = *body.PerSecond
+	}
+	started, ok := c.api.jobs.start(c.queue(), act.name, perSecond, act.step(admin, c.queue(), filter))
 	if !ok {
 		c.refuse(codeTooManyJobs)
 		return
@@ -192,12 +202,46 @@ func (c *call) changeDead(act deadAct) {
 
 // stepping is a step of a job of this queue and filter.
 func stepping(change changeStep, queue string, f engine.DeadFilter) deadStep {
-	return func(ctx context.Context, after int64) (engine.DeadStep, error) {
-		return change(ctx, queue, f, after, jobStep)
+	return func(ctx context.Context, after int64, limit int) (engine.DeadStep, error) {
+		return change(ctx, queue, f, after, limit)
 	}
 }
 
 type changeStep func(ctx context.Context, queue string, f engine.DeadFilter, after int64, limit int) (engine.DeadStep, error)
+
+// replaceDead removes a dead letter and enqueues a message, both or neither.
+func (c *call) replaceDead() {
+	admin := c.api.server.cfg.Engine.Queues
+	if !c.served(admin != nil) || !c.permitAlso(func(caller *auth.Caller) *problem {
+		return mayAll(c.ctx, caller, need{"enqueue", auth.Queue, c.queue()})
+	}) {
+		return
+	}
+	position, err := strconv.ParseInt(c.r.PathValue("position"), 10, 64)
+	if err != nil || position < 1 {
+		c.refuseFor(wrong(codeParameter, "position", "that of a dead letter"))
+		return
+	}
+	fields := wire.Of(wire.FieldPayload, wire.FieldPayloadBase64, wire.FieldKey, wire.FieldHeaders, wire.FieldPriority, wire.FieldDelayMS)
+	messages, ok := c.messages(fields)
+	if !ok {
+		return
+	}
+	opts, _, why := c.body.enqueueOptions(c.caller)
+	if why != nil {
+		c.refuseFor(why)
+		return
+	}
+	replaced, err := admin.ReplaceDead(c.ctx, c.queue(), position, messages[0], opts)
+	switch {
+	case err != nil:
+		c.fail(err, codeNotStored)
+	case !replaced:
+		c.refuseFor(&problem{code: engine.CodeNotFound, text: "there is no dead letter at this position: it was redriven or purged. Nothing was enqueued"})
+	default:
+		c.acts(nil, actReplaceDead, fmt.Sprint(c.queue(), " ", position), struct{}{})
+	}
+}
 
 func (c *call) listJobs() { c.answer(map[string]any{"jobs": c.api.jobs.of(c.queue())}) }
 

@@ -52,6 +52,7 @@ const (
 	actPurge        = "purge queue"
 	actRedrive      = "redrive dead letters"
 	actPurgeDead    = "purge dead letters"
+	actReplaceDead  = "replace dead letter"
 	actStopJob      = "stop job of queue"
 	actRetain       = "set retention of stream"
 	actSeek         = "seek group of stream"

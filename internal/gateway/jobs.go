@@ -16,6 +16,8 @@ const (
 	maxKeptJobs = 100
 	// jobStep is how many dead letters one step of a job changes.
 	jobStep = 500
+	// maxPerSecond is the highest limit of a job.
+	maxPerSecond = 100_000
 )
 
 // The states of a job.
@@ -29,15 +31,17 @@ const (
 // job redrives or purges the dead letters of a queue that a filter selects, step by step. It lives in the memory of its server: when that
 // ends, the steps that were done stay done, and the same job can be started again.
 type job struct {
-	ID      string    `json:"job"`
-	Queue   string    `json:"queue"`
-	Act     string    `json:"act"` // redrive or purge
-	State   string    `json:"state"`
-	Changed int64     `json:"changed"` // dead letters so far
-	After   int64     `json:"after"`   // the position up to which it has looked
-	Started time.Time `json:"started"`
-	Ended   time.Time `json:"ended,omitzero"`
-	Error   code      `json:"error,omitempty"`
+	ID      string `json:"job"`
+	Queue   string `json:"queue"`
+	Act     string `json:"act"` // redrive or purge
+	State   string `json:"state"`
+	Changed int64  `json:"changed"` // dead letters so far
+	// PerSecond is how many it changes in a second at most; 0: no limit.
+	PerSecond int       `json:"per_second,omitempty"`
+	After     int64     `json:"after"` // the position up to which it has looked
+	Started   time.Time `json:"started"`
+	Ended     time.Time `json:"ended,omitzero"`
+	Error     code      `json:"error,omitempty"`
 
 	stop context.CancelFunc
 }
@@ -58,11 +62,11 @@ func newJobs() *jobs {
 	return j
 }
 
-// deadStep changes some dead letters after a position.
-type deadStep func(ctx context.Context, after int64) (engine.DeadStep, error)
+// deadStep changes some dead letters after a position, at most limit.
+type deadStep func(ctx context.Context, after int64, limit int) (engine.DeadStep, error)
 
 // start starts a job, or returns false if there are too many.
-func (j *jobs) start(queue, act string, next deadStep) (job, bool) {
+func (j *jobs) start(queue, act string, perSecond int, next deadStep) (job, bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	active := 0
@@ -75,7 +79,7 @@ func (j *jobs) start(queue, act string, next deadStep) (job, bool) {
 		return job{}, false
 	}
 	ctx, stop := context.WithCancel(j.work)
-	one := &job{ID: rand.Text()[:16], Queue: queue, Act: act, State: jobRunning, Started: time.Now().UTC(), stop: stop}
+	one := &job{ID: rand.Text()[:16], Queue: queue, Act: act, State: jobRunning, PerSecond: perSecond, Started: time.Now().UTC(), stop: stop}
 	if len(j.all) >= maxKeptJobs {
 		oldest := slices.IndexFunc(j.all, func(one *job) bool { return one.State != jobRunning })
 		j.all = slices.Delete(j.all, oldest, oldest+1)
@@ -87,12 +91,26 @@ func (j *jobs) start(queue, act string, next deadStep) (job, bool) {
 
 func (j *jobs) run(ctx context.Context, one *job, next deadStep) {
 	defer one.stop()
-	after := int64(0)
+	after, limit := int64(0), jobStep
+	if one.PerSecond > 0 {
+		limit = min(limit, max(1, one.PerSecond/4)) // a fourth of a second's share at a time
+	}
+	due := time.Now()
 	for {
-		done, err := next(ctx, after)
+		done, err := next(ctx, after, limit)
 		after = done.Next
 		if j.note(ctx, one, done, err) {
 			return
+		}
+		if one.PerSecond > 0 {
+			if now := time.Now(); due.Before(now) {
+				due = now
+			}
+			due = due.Add(time.Duration(done.Changed) * time.Second / time.Duration(one.PerSecond))
+			select {
+			case <-time.After(time.Until(due)):
+			case <-ctx.Done(): // the next step says so
+			}
 		}
 	}
 }
