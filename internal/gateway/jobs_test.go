@@ -13,7 +13,7 @@ func TestJobs_PerSecond(t *testing.T) {
 	t.Parallel()
 	all := newJobs()
 	defer all.close()
-	limits := make(chan int, 1)
+	limits := make(chan int, 1000)
 	step := func(ctx context.Context, after int64, limit int) (engine.DeadStep, error) {
 		limits <- limit
 		return engine.DeadStep{Changed: int64(limit), Next: after + 1}, ctx.Err()
