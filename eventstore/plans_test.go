@@ -42,7 +42,7 @@ func TestQueries_Prepare(t *testing.T) {
 	for name, sql := range map[string]string{
 		"beginSQL": beginSQL, "commitSQL": commitSQL, "announceSQL": announceSQL, "waitIfUnwrittenSQL": waitIfUnwrittenSQL,
 		"ensureStoreSQL": ensureStoreSQL, "openStoreSQL": openStoreSQL, "listStoresSQL": listStoresSQL,
-		"append": s.sql.append, "conflicts": s.sql.conflicts, "page": s.sql.page, "tagged": s.sql.tagged, "ids": s.sql.ids, "head": s.sql.head,
+		"append": s.sql.append, "conflicts": s.sql.conflicts, "page": s.sql.page, "tagged": s.sql.tagged, "ids": s.sql.ids, "head": s.sql.head, "types": s.sql.types, "byIndexSQL": byIndexSQL,
 		"forget": s.sql.forget, "basis": s.sql.basis, "settle": s.sql.settle, "snapshotsSQL": snapshotsSQL, "findRequestsSQL": findRequestsSQL, "foldRequestsSQL": foldRequestsSQL, "swapRequestsSQL": swapRequestsSQL, "saveSnapshotSQL": saveSnapshotSQL, "statementTimeoutSQL": statementTimeoutSQL,
 	} {
 		if _, err := conn.Conn().PgConn().Prepare(t.Context(), "", sql, nil); err != nil {
@@ -170,10 +170,16 @@ func wantFewBlocks(t *testing.T, conn *pgx.Conn, s *Store, events int) {
 			statements["tagged"] = statement{s.sql.tagged, []any{q.after, int64(noPosition), 10, int64(queryBytes), false, true, tagHash(item.Tags[0]), hash}}
 		}
 		for name, call := range statements {
-			blocks, scans, text := cost(t, conn, call.sql, call.args)
+			blocks, scans, text := cost(t, conn, ``, call.sql, call.args)
 			if blocks > q.blocks || scans > 0 {
 				t.Errorf("%s %q of %d events: %d blocks, want at most %d; %d sequential scans\n%s", name, q.name, events, blocks, q.blocks, scans, text)
 			}
+		}
+	}
+	for _, prefix := range []string{"", "T", "T1", "none"} {
+		blocks, scans, text := cost(t, conn, byIndexSQL, s.sql.types, []any{prefix, "", 100})
+		if blocks > 40 || scans > 0 {
+			t.Errorf("types with %q of %d events: %d blocks, want at most 40; %d sequential scans\n%s", prefix, events, blocks, scans, text)
 		}
 	}
 }
@@ -220,12 +226,15 @@ func nullable[T any](c column, element func([]byte) T) []*T {
 	return all
 }
 
-// cost returns what a statement reads once its plans are made: blocks, and sequential
+// cost returns what a statement reads once its plans are made, after a statement that changes settings: blocks, and sequential
 // scans of a store's tables.
-func cost(t *testing.T, conn *pgx.Conn, sql string, args []any) (blocks, scans int, text string) {
+func cost(t *testing.T, conn *pgx.Conn, settings, sql string, args []any) (blocks, scans int, text string) {
 	t.Helper()
 	args = append([]any{pgx.QueryExecModeDescribeExec}, args...)
 	err := pgx.BeginFunc(t.Context(), conn, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(t.Context(), settings); err != nil {
+			return err
+		}
 		for range 2 { // the first fills the caches of what the catalogue says
 			rows, err := tx.Query(t.Context(), "EXPLAIN (ANALYZE, BUFFERS) "+sql, args...)
 			if err != nil {

@@ -46,6 +46,17 @@ FROM tidewire.events_%d_page($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, 
 	// lostFromFmt is the same with the base of the history in which the position was assigned.
 	lostFromFmt = `SELECT tidewire.events_%d_lost_since($1, $2), coalesce((SELECT max(base) FROM tidewire.bases() AS base WHERE base < $1), 0)`
 
+	// byIndexSQL and typesFmt list types by a loose index scan: each step finds the next type in the index. The settings keep that
+	// plan for every state of the statistics.
+	byIndexSQL = `SELECT set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true), set_config('enable_sort', 'off', true)`
+	typesFmt   = `
+WITH RECURSIVE found (type) AS (
+	(SELECT e.type FROM tidewire.events_%[1]d e WHERE e.type >= $1 AND e.type > $2 ORDER BY e.type LIMIT 1)
+	UNION ALL
+	SELECT (SELECT e.type FROM tidewire.events_%[1]d e WHERE e.type > f.type ORDER BY e.type LIMIT 1)
+	FROM found f WHERE starts_with(f.type, $1)
+) SELECT f.type FROM found f WHERE starts_with(f.type, $1) LIMIT $3`
+
 	forgetFmt = `SELECT tidewire.events_%d_forget($1, $2, $3, $4)`
 
 	// basisFmt returns whether a batch is part of the current history.
@@ -75,7 +86,7 @@ ON CONFLICT (store, name) DO UPDATE SET
 
 // storeSQL is the SQL of one store.
 type storeSQL struct {
-	append, settle, conflicts, page, tagged, ids, head, ends, forget, basis, lostSince, lostFrom string
+	append, settle, conflicts, page, tagged, ids, head, ends, types, forget, basis, lostSince, lostFrom string
 
 	stmtAppend, stmtSettle string // names of the statements that sessions prepare
 }
@@ -84,7 +95,7 @@ func newStoreSQL(id int32) storeSQL {
 	of := func(format string) string { return fmt.Sprintf(format, id) }
 	return storeSQL{
 		append: of(appendFmt), settle: of(settleFmt), conflicts: of(conflictsFmt), page: of(pageFmt), tagged: of(taggedFmt),
-		ids: of(idsFmt), head: of(headFmt), ends: of(endsFmt), forget: of(forgetFmt), basis: of(basisFmt), lostSince: of(lostSinceFmt), lostFrom: of(lostFromFmt),
+		ids: of(idsFmt), head: of(headFmt), ends: of(endsFmt), types: of(typesFmt), forget: of(forgetFmt), basis: of(basisFmt), lostSince: of(lostSinceFmt), lostFrom: of(lostFromFmt),
 		stmtAppend: of("tidewire_events_%d_append"), stmtSettle: of("tidewire_events_%d_settle"),
 	}
 }

@@ -81,6 +81,7 @@ func (c *Conn) WriteBulk(ctx context.Context, op Opcode, payload []byte) error {
 		return fmt.Errorf("websocket: cannot send %v on the bulk lane", op)
 	}
 	return c.inTurn(ctx, func() error {
+		c.traffic.out++
 		if c.chunked {
 			return c.writeChunks(ctx, op, payload)
 		}
@@ -156,8 +157,9 @@ func (c *Conn) writeChunks(ctx context.Context, op Opcode, payload []byte) error
 // writeFrames sends frames without a chunk header. c.mu is held.
 func (c *Conn) writeFrames(ctx context.Context, frames []byte) error {
 	for len(frames) > 0 {
-		part := frames[:frameEnd(frames, min(len(frames), c.chunkSize()))]
-		frames = frames[len(part):]
+		end, messages := frameEnd(frames, min(len(frames), c.chunkSize()))
+		part := frames[:end]
+		frames = frames[end:]
 		if err := c.awaitChunk(ctx, len(part)); err != nil {
 			c.giveUp()
 			return err
@@ -167,6 +169,7 @@ func (c *Conn) writeFrames(ctx context.Context, frames []byte) error {
 		if err != nil {
 			return err
 		}
+		c.traffic.out += int64(messages)
 	}
 	return nil
 }
@@ -389,8 +392,14 @@ func (b *bulk) took(n int) {
 	}
 }
 
-// sendVector writes b.out once; if patient, after waiting for room.
+// sendVector writes b.out once; if patient, after waiting for room. It counts what was written.
 func (c *Conn) sendVector(patient bool) (int, error) {
+	n, err := c.sendVectorOnce(patient)
+	c.traffic.written.Add(int64(max(n, 0)))
+	return n, err
+}
+
+func (c *Conn) sendVectorOnce(patient bool) (int, error) {
 	b := c.bulk
 	if c.secure != nil {
 		return c.sendSecure(b.out[:], patient)

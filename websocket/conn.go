@@ -50,6 +50,7 @@ type Conn struct {
 	readN      int                   // bytes that tryRead read
 	readErr    error
 	received   atomic.Int64
+	traffic    traffic
 	watch      watch // the time limit of unfinished messages
 
 	toldAssembly int // to Config.Memory

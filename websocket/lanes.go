@@ -81,7 +81,7 @@ func (c *Conn) queueLive(frames []byte) int {
 		if have > 0 {
 			return 0
 		}
-		n = frameEnd(frames, liveQueue)
+		n, _ = frameEnd(frames, liveQueue)
 	}
 	if c.live == nil {
 		c.live = getBuffer(max(n, outBuffer))

@@ -37,6 +37,7 @@ func (c *Conn) Read() ([]Message, error) {
 			c.tellInflated()
 		}
 		if len(msgs) > 0 {
+			c.traffic.in.Add(int64(len(msgs)))
 			return msgs, nil
 		}
 		if c.dec.err != nil {

@@ -32,7 +32,7 @@ func (c *Conn) WriteShared(frames []byte) (n int, err error) {
 	}
 	c.liveGoes()
 	if c.raw == nil {
-		n = frameEnd(frames, min(len(frames), writeChunk))
+		n, _ = frameEnd(frames, min(len(frames), writeChunk))
 		c.queueRest(frames[:n])
 		c.writing, c.wanted = true, false
 		c.attempted()
@@ -45,7 +45,7 @@ func (c *Conn) WriteShared(frames []byte) (n int, err error) {
 	c.countSealed()
 	if c.failWrite(err); c.err == nil {
 		if n = sent; sent < len(frames) {
-			n = frameEnd(frames, sent)
+			n, _ = frameEnd(frames, sent)
 			c.queueRest(frames[sent:n])
 		}
 	}
@@ -64,15 +64,15 @@ func (c *Conn) queueRest(rest []byte) {
 	c.unsent += len(rest)
 }
 
-// frameEnd returns where the frame that contains the byte before n ends.
-func frameEnd(frames []byte, n int) int {
-	end := 0
+// frameEnd returns where the frame that contains the byte before n ends, and how many frames end there.
+func frameEnd(frames []byte, n int) (end, count int) {
 	for end < n {
 		h, size, err := ParseHeader(frames[end:])
 		if err != nil || size == 0 {
-			return len(frames)
+			return len(frames), count
 		}
 		end += size + int(h.Length)
+		count++
 	}
-	return min(end, len(frames))
+	return min(end, len(frames)), count
 }

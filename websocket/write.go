@@ -63,6 +63,9 @@ func (c *Conn) Queue(op Opcode, payload []byte) error {
 		}
 	}
 	c.append(op, payload, size)
+	if op == OpText || op == OpBinary {
+		c.traffic.out++
+	}
 	if packed != nil {
 		c.tail.b[len(c.tail.b)-size] |= rsv1Byte
 	}
@@ -165,11 +168,14 @@ func (c *Conn) flush() {
 func (c *Conn) attempted() {
 	if c.err == nil && (c.head.buffer != nil || c.parked.buffer != nil || c.live != nil || c.pong != nil || c.sealed > 0 || c.wanted && c.tail != nil) {
 		c.head.since.set()
+		if c.traffic.behind.IsZero() {
+			c.traffic.behind = time.Now()
+		}
 		c.tellOutput()
 		go c.drain()
 		return
 	}
-	c.writing = false
+	c.writing, c.traffic.behind = false, time.Time{}
 	c.tellOutput()
 	c.moved.Broadcast()
 }
@@ -242,6 +248,9 @@ func (c *Conn) drain() {
 		until, over := c.turn()
 		if over {
 			c.setWriteDeadline(time.Time{})
+			if c.unsent == 0 {
+				c.traffic.behind = time.Time{}
+			}
 			c.bulk.handed = true // the writer of the chunk owns c.writing now; its release continues here
 			c.moved.Broadcast()
 			return
@@ -262,7 +271,7 @@ func (c *Conn) drain() {
 	} else if c.err == ErrWriteTimeout {
 		c.reset()
 	}
-	c.writing = false
+	c.writing, c.traffic.behind = false, time.Time{}
 	c.tellOutput()
 	c.moved.Broadcast()
 }
@@ -276,8 +285,14 @@ func (c *Conn) setWriteDeadline(t time.Time) {
 	_ = c.conn.SetWriteDeadline(t) // fails only if closed, and then so does the write
 }
 
-// send writes b once.
+// send writes b once, and counts what was written.
 func (c *Conn) send(b []byte, patient bool) (int, error) {
+	n, err := c.sendOnce(b, patient)
+	c.traffic.written.Add(int64(max(n, 0)))
+	return n, err
+}
+
+func (c *Conn) sendOnce(b []byte, patient bool) (int, error) {
 	switch {
 	case c.raw == nil:
 		return c.conn.Write(b)

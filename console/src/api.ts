@@ -9,6 +9,8 @@ export class Failure extends Error {
   object?: string;
   /** The oldest position that is kept, if the code is too_old. */
   oldest?: number;
+  /** The event that conflicts, if the code is conflict. */
+  position?: number;
 
   constructor(readonly status: number, readonly code: string, message: string) {
     super(message);
@@ -17,6 +19,7 @@ export class Failure extends Error {
 
 interface Call {
   method?: string;
+  /** A text is JSON already. */
   body?: unknown;
   signal?: AbortSignal;
 }
@@ -29,7 +32,7 @@ export async function text(path: string, { method = "GET", body, signal }: Call 
   let response: Response;
   let answer: string;
   try {
-    response = await fetch(`/v1/${path}`, { method, headers, body: body === undefined ? null : JSON.stringify(body), signal: signal ?? null });
+    response = await fetch(`/v1/${path}`, { method, headers, body: body === undefined ? null : typeof body === "string" ? body : JSON.stringify(body), signal: signal ?? null });
     answer = await response.text();
   } catch (error) {
     if (signal?.aborted) throw error;
@@ -45,8 +48,8 @@ export async function text(path: string, { method = "GET", body, signal }: Call 
 /** The error of an answer. */
 export function failureOf(status: number, answer: string): Failure {
   try {
-    const { code, message, oldest, verb, kind, name } = JSON.parse(answer).error;
-    return Object.assign(new Failure(status, code, message), { oldest, verb, kind, object: name });
+    const { code, message, oldest, position, verb, kind, name } = JSON.parse(answer).error;
+    return Object.assign(new Failure(status, code, message), { oldest, position, verb, kind, object: name });
   } catch {
     return new Failure(status, "unexpected", `The server, or a proxy before it, has answered with status ${status}.`);
   }

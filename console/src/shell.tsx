@@ -1,5 +1,7 @@
 import type { ComponentType } from "preact";
 import { useEffect, useRef } from "preact/hooks";
+import { StoreList } from "./events/list.js";
+import { EventScreen } from "./events/screen.js";
 import { overview } from "./overview/data.js";
 import { OverviewScreen } from "./overview/screen.js";
 import { Empty } from "./parts/notice.js";
@@ -29,6 +31,7 @@ const screens: Screen[] = [
   { path: "rooms", title: "Rooms", All: RoomList, One: RoomScreen },
   { path: "streams", title: "Streams", All: StreamList, One: StreamScreen },
   { path: "queues", title: "Queues", All: QueueList, One: QueueScreen },
+  { path: "events", title: "Events", All: StoreList, One: EventScreen },
 ];
 
 export function Shell() {

@@ -8,7 +8,8 @@ import { test } from "node:test";
 import { transform } from "esbuild";
 import { load } from "./load.js";
 
-const { codeOf, languages, shell } = await load("streams/code.ts");
+const { codeOf } = await load("streams/code.ts");
+const { languages, shell } = await load("parts/program.ts");
 
 const nasty = `it's "q" $(touch x) \`y\` \\ %s \n\t</script> ä漢🙂 \u2028`;
 const messages = [

@@ -29,7 +29,10 @@ const (
 	countKeysSQL = `SELECT count(*) FROM tidewire.api_keys WHERE revoked_at IS NULL`
 	insertKeySQL = `INSERT INTO tidewire.api_keys (id, name, digest, allow, expires_at) VALUES ($1, $2, $3, $4, $5)`
 	revokeKeySQL = `UPDATE tidewire.api_keys SET revoked_at = clock_timestamp() WHERE id = $1 AND revoked_at IS NULL RETURNING name`
-	listKeysSQL  = `SELECT id, name, allow, created_at, expires_at, revoked_at, coalesce(expires_at <= clock_timestamp(), false) FROM tidewire.api_keys ORDER BY created_at, id`
+	sameKeysSQL  = `SELECT unnest(allow) FROM tidewire.api_keys WHERE name = $1`
+	listKeysSQL  = `
+SELECT k.id, k.name, k.allow, k.created_at, k.expires_at, k.revoked_at, coalesce(k.expires_at <= clock_timestamp(), false), coalesce(a.actor, '')
+FROM tidewire.api_keys AS k LEFT JOIN tidewire.access_acts AS a ON a.act = 'key_created' AND a.target = k.id ORDER BY k.created_at, k.id`
 
 	// forgetSQL deletes revocations of tokens that have expired, with an hour for the leeway of servers. One that is about tokens which are still to be issued
 	// counts until then, whatever its end.
@@ -49,7 +52,7 @@ RETURNING issued_before`
 // Errors of acts.
 var (
 	// ErrNoKey: there is no key of that id, or it is revoked already.
-	ErrNoKey = errors.New("access: no active key has this id")
+	ErrNoKey = auth.ErrNoKey
 	// ErrNotApplied: the act is committed, and this server has not applied it in time. It goes on trying; to do the act again does no harm.
 	ErrNotApplied = errors.New("access: the act is committed, but this server has not applied it yet: try again until there is no error")
 )

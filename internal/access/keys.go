@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -12,23 +13,30 @@ import (
 	"github.com/tidewire/tidewire/internal/auth"
 )
 
-// Key is an API key as it is listed.
-type Key struct {
-	ID, Name         string
-	Allow            []string
-	Created          time.Time
-	Expires, Revoked *time.Time // nil: never
-	Expired          bool       // by the clock of the database
-}
-
 // CreateKey makes an API key and returns its text, which is kept nowhere. It ends after life, or never if that is zero.
 func CreateKey(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger, actor, name string, allow []string, life time.Duration) (id, text string, err error) {
+	id, text, _, err = createKey(ctx, pool, log, actor, name, allow, life, nil)
+	return id, text, err
+}
+
+// createKey is CreateKey. permit, if it is there, may refuse it: it gets the rights of all keys of that name, which are the same user, also of revoked ones.
+func createKey(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger, actor, name string, allow []string, life time.Duration, permit func(same []string) error) (id, text string, actID int64, err error) {
 	key, text, err := auth.NewAPIKey(name, allow, time.Time{})
 	if err != nil {
-		return "", "", &InvalidError{err}
+		return "", "", 0, &InvalidError{err}
 	}
 	a := &act{actor: actor, name: "key_created", target: key.ID}
-	_, err = perform(ctx, pool, log, a, func(tx pgx.Tx) error {
+	actID, err = perform(ctx, pool, log, a, func(tx pgx.Tx) error {
+		if permit != nil {
+			rows, _ := tx.Query(ctx, sameKeysSQL, name)
+			same, err := pgx.CollectRows(rows, pgx.RowTo[string])
+			if err == nil {
+				err = permit(same)
+			}
+			if err != nil {
+				return err
+			}
+		}
 		if err := below(ctx, tx, maxKeys, countKeysSQL); err != nil {
 			return err
 		}
@@ -42,7 +50,7 @@ func CreateKey(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger, actor,
 		_, err := tx.Exec(ctx, insertKeySQL, key.ID, name, key.Digest[:], allow, optional(key.Expires))
 		return err
 	})
-	return key.ID, text, err
+	return key.ID, text, actID, err
 }
 
 // InvalidError is the error of a key that cannot be made: its name or its rules are wrong.
@@ -53,8 +61,13 @@ func (e *InvalidError) Unwrap() error { return e.err }
 
 // RevokeKey revokes a key. The error is ErrNoKey if there is none of that id, or it is revoked already.
 func RevokeKey(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger, actor, id string) error {
+	_, err := revokeKey(ctx, pool, log, actor, id)
+	return err
+}
+
+func revokeKey(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger, actor, id string) (actID int64, err error) {
 	a := &act{actor: actor, name: "key_revoked", target: id}
-	_, err := perform(ctx, pool, log, a, func(tx pgx.Tx) error {
+	return perform(ctx, pool, log, a, func(tx pgx.Tx) error {
 		var name string
 		err := tx.QueryRow(ctx, revokeKeySQL, id).Scan(&name)
 		if errors.Is(err, pgx.ErrNoRows) {
@@ -63,11 +76,36 @@ func RevokeKey(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger, actor,
 		a.detail = map[string]any{"name": name}
 		return err
 	})
-	return err
 }
 
 // ListKeys returns all keys, also expired and revoked ones.
-func ListKeys(ctx context.Context, pool *pgxpool.Pool) ([]Key, error) {
+func ListKeys(ctx context.Context, pool *pgxpool.Pool) ([]auth.KeyInfo, error) {
 	rows, _ := pool.Query(ctx, listKeysSQL)
-	return pgx.CollectRows(rows, pgx.RowToStructByPos[Key])
+	return pgx.CollectRows(rows, pgx.RowToStructByPos[auth.KeyInfo])
+}
+
+// CreateKey is the function CreateKey, for a request: the key counts here when it returns. permit may refuse it: it gets the rights of all keys of that name,
+// which are the same user, also of revoked ones.
+func (s *Store) CreateKey(ctx context.Context, actor, name string, allow []string, life time.Duration, permit func(same []string) error) (id, text string, err error) {
+	id, text, act, err := createKey(ctx, s.pool, s.log, actor, name, allow, life, permit)
+	if err == nil {
+		s.await(ctx, act) // the text is shown once, so it is no failure if the key counts here only later
+	}
+	return id, text, err
+}
+
+// RevokeKey is the function RevokeKey. The key does not count here any more when it returns nil.
+func (s *Store) RevokeKey(ctx context.Context, actor, id string) error {
+	act, err := revokeKey(ctx, s.pool, s.log, actor, id)
+	if err != nil {
+		return err
+	}
+	return s.await(ctx, act)
+}
+
+// Keys is ListKeys, the newest first.
+func (s *Store) Keys(ctx context.Context) ([]auth.KeyInfo, error) {
+	keys, err := ListKeys(ctx, s.pool)
+	slices.Reverse(keys)
+	return keys, err
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"math/big"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -34,26 +35,30 @@ type APIKey struct {
 
 // NewAPIKey makes a key. It returns the text of the key too, which is kept nowhere. The rules of a key have no placeholders.
 func NewAPIKey(name string, allow []string, expires time.Time) (key APIKey, text string, err error) {
-	if name == "" || !ValidUser(keyUserPrefix+name) {
-		return key, "", fmt.Errorf("name of a key: want 1 to %d bytes without control characters", maxSubject-len(keyUserPrefix))
-	}
-	if IsKeyUser(name) {
-		return key, "", fmt.Errorf("name of a key: leave out %s: the server adds it", keyUserPrefix)
-	}
-	if len(allow) == 0 {
-		return key, "", errors.New("a key without rights can do nothing: want at least one rule")
+	if err := checkKeyName(name, allow); err != nil {
+		return key, "", err
 	}
 	key = APIKey{ID: randomDigits(apiKeyID), Name: name, Expires: expires}
-	for _, rule := range allow {
-		r, err := ParseLiteralRule(rule)
-		if err != nil {
-			return key, "", err
-		}
-		key.Allow = append(key.Allow, r)
+	if key.Allow, err = ParseLiteralRules(allow); err != nil {
+		return key, "", err
 	}
 	secret := randomDigits(apiKeySecret)
 	key.Digest = sha256.Sum256([]byte(secret))
 	return key, apiKeyPrefix + key.ID + "_" + secret, nil
+}
+
+// checkKeyName checks all of a key but its rules.
+func checkKeyName(name string, allow []string) error {
+	if name == "" || !ValidUser(keyUserPrefix+name) {
+		return fmt.Errorf("name of a key: want 1 to %d bytes without control characters", maxSubject-len(keyUserPrefix))
+	}
+	if IsKeyUser(name) {
+		return fmt.Errorf("name of a key: leave out %s: the server adds it", keyUserPrefix)
+	}
+	if len(allow) == 0 {
+		return errors.New("a key without rights can do nothing: want at least one rule")
+	}
+	return nil
 }
 
 // randomDigits returns n random digits of base 62.
@@ -85,6 +90,25 @@ func (k *APIKey) User() string { return keyUserPrefix + k.Name }
 // IsKeyUser reports whether the user is that of an API key.
 func IsKeyUser(user string) bool { return strings.HasPrefix(user, keyUserPrefix) }
 
+// used notes that a key was used now. There are no more entries than keys that were valid since the server began.
+func (p *Policy) used(id string) {
+	now := p.now().Unix()
+	at, ok := p.uses.Load(id)
+	if !ok {
+		at, _ = p.uses.LoadOrStore(id, new(atomic.Int64))
+	}
+	at.(*atomic.Int64).Store(now)
+}
+
+// LastUse returns when this server has last accepted a key, or the zero time.
+func (p *Policy) LastUse(id string) time.Time {
+	at, ok := p.uses.Load(id)
+	if !ok {
+		return time.Time{}
+	}
+	return time.Unix(at.(*atomic.Int64).Load(), 0)
+}
+
 // byAPIKey returns the caller of an API key.
 func (p *Policy) byAPIKey(text string) (*Caller, error) {
 	id, secret, ok := splitAPIKey(text)
@@ -103,6 +127,7 @@ func (p *Policy) byAPIKey(text string) (*Caller, error) {
 	case !known.Expires.IsZero() && !p.now().Before(known.Expires):
 		return nil, fmt.Errorf("%w: the API key %s, at %s", ErrTokenExpired, id, known.Expires)
 	}
+	p.used(id)
 	c := &Caller{User: known.User(), Role: keyRole, Kind: ByKey, Expires: known.Expires, keyID: id, grants: known.grants, answers: p.answers}
 	if p.answers != nil {
 		c.id = sha256.Sum256([]byte(text))

@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -32,6 +34,8 @@ type Config struct {
 	KeySet *KeySet
 	// Rules are the rights of roles. Without a rule a caller has no right.
 	Rules []RoleRule
+	// RulesFrom is where they were written, such as the name of a file. Defaults to unknown.
+	RulesFrom string
 	// Anonymous lets callers without a token in, as the role "anonymous". Defaults to false.
 	Anonymous bool
 	// Access returns the API keys and the revocations that hold now. It is called for each token, and has to be quick. Defaults to none: API keys are
@@ -47,6 +51,7 @@ type Policy struct {
 	now     func() time.Time
 	answers *answers // nil without Config.Ask
 	tokens  verified
+	uses    sync.Map // of API keys: from an id to an *atomic.Int64, Unix seconds
 }
 
 // NewPolicy checks the configuration and returns its Policy.
@@ -64,6 +69,7 @@ func NewPolicy(cfg Config) (*Policy, error) {
 // Reload checks the configuration and puts it in the place of the former one. Access and Ask have to be those of NewPolicy. Callers keep the
 // rights that they have: see Renew.
 func (p *Policy) Reload(cfg Config) error {
+	cfg.Rules = slices.Clone(cfg.Rules)
 	switch {
 	case cfg.Token.Audience == "":
 		return errors.New("auth: the audience is missing: a token says for which server it was made")
@@ -73,6 +79,13 @@ func (p *Policy) Reload(cfg Config) error {
 		return errors.New("auth: a JWKS address needs the issuer (--auth-issuer), so that tokens of another issuer with the same keys are not taken")
 	case len(cfg.Keys) > 0 && cfg.KeySet != nil:
 		return errors.New("auth: keys from files and from a JWKS address: give one of them")
+	}
+	for i := range cfg.Rules { // a copy: the rules are the caller's
+		r := &cfg.Rules[i]
+		r.Allow = slices.Clone(r.Allow)
+		for j := range r.Allow {
+			r.Allow[j].origin = &Origin{r.Role, cfg.RulesFrom}
+		}
 	}
 	p.cfg.Store(&cfg)
 	return nil
@@ -142,10 +155,14 @@ func (p *Policy) AnonymousCaller() (*Caller, bool) {
 	if !cfg.Anonymous {
 		return nil, false
 	}
+	return p.withoutToken(cfg), true
+}
+
+func (p *Policy) withoutToken(cfg *Config) *Caller {
 	nothing := func(string) (string, bool) { return "", false }
 	return &Caller{
 		Role: Anonymous, Kind: ByAnonymous, grants: NewGrants(cfg.rulesOf(Anonymous, false), nothing), answers: p.answers, claims: []byte(`{"role":"anonymous"}`), rules: cfg,
-	}, true
+	}
 }
 
 // Current reports whether the caller has its rights from the rules as they are now.
@@ -153,7 +170,8 @@ func (p *Policy) Current(c *Caller) bool { return c.Kind == ByKey || c.rules == 
 
 func (cfg *Config) rulesOf(role string, token bool) []Rule {
 	var rules []Rule
-	for _, r := range cfg.Rules {
+	for i := range cfg.Rules {
+		r := &cfg.Rules[i]
 		if r.Role == role && (role != Anonymous || !token) || r.Role == AnyRole && token {
 			rules = append(rules, r.Allow...)
 		}

@@ -32,7 +32,7 @@ var verbs = map[Kind][]Verb{
 	Queue:  {"enqueue", "consume", "inspect", "admin"},
 	Events: {"query", "append", "admin"},
 	Ingest: {"write"},
-	Server: {"metrics", "console", "connections", "schedules", "bench", "profile"},
+	Server: {"metrics", "console", "connections", "keys", "schedules", "bench", "profile"},
 }
 
 // Verbs returns the verbs of a kind, or nil if there is no such kind.
@@ -60,6 +60,7 @@ type Rule struct {
 	tags    []pattern
 	owners  []pattern // those of tags that had a placeholder
 	text    string
+	origin  *Origin // of a rule of the configuration
 }
 
 // String returns the rule as it was written.

@@ -8,6 +8,19 @@ import (
 // ErrTooMany: there are as many API keys or revocations as a server holds in memory.
 var ErrTooMany = errors.New("auth: too many API keys or revocations")
 
+// ErrNoKey: no active key has that id.
+var ErrNoKey = errors.New("access: no active key has this id")
+
+// KeyInfo is an API key as it is listed.
+type KeyInfo struct {
+	ID, Name         string
+	Allow            []string
+	Created          time.Time
+	Expires, Revoked *time.Time // nil: never
+	Expired          bool       // by the clock of the database
+	By               string     // who has made it, "" if that is not known
+}
+
 // Snapshot has the API keys and revocations that hold at one time. It never changes. Safe for concurrent use.
 type Snapshot struct {
 	keys   map[string]*knownKey // by id

@@ -153,17 +153,30 @@ func (c *Claims) identify(all map[string]any, cfg TokenConfig) error {
 	if cfg.Audience == "" || !slices.Contains(audience(all["aud"]), cfg.Audience) {
 		return fmt.Errorf("aud does not contain %q", cfg.Audience)
 	}
-	c.Role = "user"
-	path := cfg.RoleClaim
-	if path == "" {
-		path = "role"
+	var err error
+	c.Role, err = roleOf(all, cfg)
+	return err
+}
+
+func (c TokenConfig) roleClaim() string {
+	if c.RoleClaim == "" {
+		return "role"
 	}
-	if role := claimAt(all, path); role != nil {
-		if c.Role, ok = role.(string); !ok || c.Role == "" {
-			return fmt.Errorf("%s: want a string", path)
-		}
+	return c.RoleClaim
+}
+
+// roleOf is the role that claims name, "user" if they name none.
+func roleOf(all map[string]any, cfg TokenConfig) (string, error) {
+	path := cfg.roleClaim()
+	claim := claimAt(all, path)
+	if claim == nil {
+		return "user", nil
 	}
-	return nil
+	role, ok := claim.(string)
+	if !ok || role == "" {
+		return "", fmt.Errorf("%s: want a string", path)
+	}
+	return role, nil
 }
 
 // ValidUser reports whether a user may have this name, which is the sub of its tokens.

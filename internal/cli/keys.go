@@ -67,7 +67,7 @@ func day(t *time.Time) string {
 	return t.UTC().Format("2006-01-02 15:04:05Z")
 }
 
-func stateOf(k access.Key) string {
+func stateOf(k auth.KeyInfo) string {
 	switch {
 	case k.Revoked != nil:
 		return "revoked"

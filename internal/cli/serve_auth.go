@@ -32,6 +32,7 @@ type authFlags struct {
 	AuthSQL           string       `name:"auth-sql" placeholder:"SCHEMA.NAME" help:"SQL function that is asked when no rule grants a right: (claims jsonb, verb text, kind text, name text) RETURNS boolean. An answer counts for a minute. docs/how-to/secure.md has an example."`
 	Rule              []string     `sep:"none" placeholder:"'ROLE: RULE'" help:"Grant a right to a role, for example 'user: join,chat room:public-*'. The role * is every caller with a token. May be repeated; in the environment, one line for each. Without rules nobody has a right. docs/how-to/secure.md lists the verbs."`
 	keySet            *auth.KeySet // of AuthJWKSURL
+	rulesFrom         string       // where Rule was written
 	Open              bool         `help:"Serve other machines without authentication: every client that can connect can read, write and drop everything."`
 }
 
@@ -99,6 +100,7 @@ func (f *authFlags) policyConfig(log *slog.Logger, db *authDatabase) (*auth.Conf
 			cfg.Ask = db.function.Ask
 		}
 	}
+	cfg.RulesFrom = f.rulesFrom
 	if cfg.Rules, err = parseRules(f.Rule); err != nil {
 		return nil, exit(ExitUsage, "--rule: %w", err)
 	}
@@ -167,6 +169,7 @@ func parseRules(texts []string) ([]auth.RoleRule, error) {
 // auth returns the authentication of a server. A server in open mode serves its own machine alone, unless --open says otherwise. Without a database
 // db is nil.
 func (c *serveCmd) auth(p *process, loopback bool, db *authDatabase) (gateway.AuthConfig, error) {
+	c.rulesFrom = p.settings.place("rule")
 	policy, err := c.policy(p.log, db)
 	if err != nil {
 		return gateway.AuthConfig{}, err

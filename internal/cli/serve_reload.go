@@ -134,6 +134,7 @@ func (r *reload) read() (*authFlags, error) {
 	if flags.AuthJWKSURL != r.cmd.AuthJWKSURL || flags.AuthSQL != r.cmd.AuthSQL || flags.AuthAPIKeys != r.cmd.AuthAPIKeys {
 		return nil, errors.New("auth-jwks-url, auth-sql and auth-api-keys count at the start alone: start the server again")
 	}
+	flags.rulesFrom = settings.place("rule")
 	cfg, err := flags.policyConfig(r.p.log, r.db)
 	if err != nil {
 		return nil, err

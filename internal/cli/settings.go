@@ -186,6 +186,18 @@ func (s *settings) source(ctx *kong.Context, flag *kong.Flag) string {
 	return fromDefault
 }
 
+// place returns where the value of a flag was written, if it has one: the name of the file, of the variable, or of the flag.
+func (s *settings) place(flag string) string {
+	switch from := s.from[flag]; from {
+	case "":
+		return "--" + flag
+	case fromEnvironment:
+		return envName(flag)
+	default:
+		return from
+	}
+}
+
 // configCmd prints the settings that serve would use, in the format of the file that --config
 // reads.
 type configCmd struct{ serveCmd }

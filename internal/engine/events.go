@@ -76,6 +76,8 @@ type Events interface {
 	List(ctx context.Context) ([]string, error)
 	// Head returns the position of the last event of a store, or 0.
 	Head(ctx context.Context, store string) (int64, error)
+	// Types returns types of events: those that begin with prefix and come after another text, ordered by their bytes, at most limit.
+	Types(ctx context.Context, store, prefix, after string, limit int) ([]string, error)
 	// Drop removes an event store with all its events. It waits for a moment without readers and writers, until ctx ends.
 	Drop(ctx context.Context, store string) error
 }

@@ -30,6 +30,13 @@ type Administration interface {
 	RevokeUser(ctx context.Context, actor, user string, before, ends time.Time) error
 	// RevokeToken revokes the token with that jti. It can be forgotten after ends, by default never.
 	RevokeToken(ctx context.Context, actor, jti string, ends time.Time) error
+	// Keys returns all API keys, the newest first.
+	Keys(ctx context.Context) ([]auth.KeyInfo, error)
+	// CreateKey makes an API key that ends after life, or never if that is zero, and returns its text, which is kept nowhere. permit may refuse it: it gets
+	// the rights of all keys of that name, also of revoked ones.
+	CreateKey(ctx context.Context, actor, name string, allow []string, life time.Duration, permit func(same []string) error) (id, text string, err error)
+	// RevokeKey revokes an API key. The error is auth.ErrNoKey if there is no active one of that id.
+	RevokeKey(ctx context.Context, actor, id string) error
 	// ExchangeKey revokes an API key, and makes one with its other rights. It returns the text of that, and when it ends.
 	ExchangeKey(ctx context.Context, actor, id string) (text string, expires time.Time, err error)
 }
@@ -119,7 +126,7 @@ func revocable(user string) *problem {
 	case !auth.ValidUser(user):
 		return because(codeName)
 	case auth.IsKeyUser(user):
-		return malformed("user", "a user with tokens: an API key is revoked with tidewire keys revoke")
+		return malformed("user", "a user with tokens: an API key is revoked with POST /v1/keys/{key}/revoke, or with tidewire keys revoke")
 	}
 	return nil
 }

@@ -113,6 +113,34 @@ func (c *call) query(q engine.EventQuery, span engine.EventRange) {
 	c.write(w.Buf)
 }
 
+// listTypes lists types of events. It tells of all events, so it needs the right to query them all.
+func (c *call) listTypes() {
+	limit, ok := c.number("limit", 1, maxQueried, defaultQueried)
+	if !ok {
+		return
+	}
+	store, name, ok := c.events()
+	if !ok || !c.permitAlso(func(caller *auth.Caller) *problem { return mayQuery(c.ctx, caller, name, engine.EventQuery{}) }) {
+		return
+	}
+	parameters := c.r.URL.Query()
+	after := parameters.Get("after")
+	types, err := query(c.ctx, c, func() ([]string, error) {
+		return store.Types(c.ctx, name, parameters.Get("prefix"), after, int(limit))
+	})
+	if err != nil {
+		c.fail(err, codeUnavailable)
+		return
+	}
+	if len(types) > 0 {
+		after = types[len(types)-1]
+	}
+	c.answer(struct {
+		Types []string `json:"types"`
+		Next  string   `json:"next"`
+	}{append([]string{}, types...), after})
+}
+
 func (c *call) project() {
 	if !c.readJSON(false, wire.Requests["project"]) {
 		return

@@ -62,7 +62,7 @@ func routes() map[string]route {
 		"GET /v1/nodes":    {(*call).listNodes, func(*http.Request) need { return needMetrics }},
 		"GET /v1/overview": {(*call).overview, func(*http.Request) need { return needMetrics }},
 	}
-	for _, some := range []map[string]route{streamRoutes(), queueRoutes(), deadRoutes(), eventRoutes(), scheduleRoutes(), roomRoutes(), accessRoutes()} {
+	for _, some := range []map[string]route{streamRoutes(), queueRoutes(), deadRoutes(), eventRoutes(), scheduleRoutes(), roomRoutes(), accessRoutes(), connectionRoutes(), keyRoutes()} {
 		maps.Copy(all, some)
 	}
 	return all
@@ -126,6 +126,7 @@ func eventRoutes() map[string]route {
 		"POST /v1/events":                  {(*call).appendEvents, nil},
 		"POST /v1/events/query":            {(*call).queryEvents, nil},
 		"POST /v1/events/project":          {(*call).project, nil},
+		"GET /v1/events/types":             {(*call).listTypes, nil},
 		"GET /v1/events/stores":            {(*call).listStores, nil},
 		"POST /v1/events/stores/{store}":   {(*call).createStore, onStore("admin")},
 		"GET /v1/events/stores/{store}":    {(*call).storeInfo, onStore("admin")},

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/time/rate"
@@ -22,6 +23,9 @@ type audit struct {
 	skipped atomic.Int64
 	denials *prometheus.CounterVec
 	acts    *prometheus.CounterVec
+	// The last ones, for administrators who look at a server: see audit_recent.go.
+	lastDenials recentDenials
+	lastActs    recentActs
 }
 
 func newAudit(log *slog.Logger, metrics prometheus.Registerer) *audit {
@@ -68,14 +72,17 @@ const (
 	actDisconnect     = "disconnect user"
 	actRevokeUser     = "revoke tokens of user"
 	actRevokeToken    = "revoke token"
+	actEndConnection  = "disconnect connection"
+	actCreateKey      = "create key"
+	actRevokeKey      = "revoke key"
 	actExchangeKey    = "exchange key"
 )
 
-var acts = []string{actCreateStream, actDropStream, actCreateQueue, actDropQueue, actDisconnect, actRevokeUser, actRevokeToken}
+var acts = []string{actCreateStream, actDropStream, actCreateQueue, actDropQueue, actDisconnect, actRevokeUser, actRevokeToken, actEndConnection, actCreateKey, actRevokeKey}
 
 // denials are the codes that the audit log records.
 var denials = map[code]bool{
-	codeUnauthenticated: true, codeInvalidToken: true, codeTokenExpired: true, codeForbidden: true, codeIdentity: true,
+	codeUnauthenticated: true, codeInvalidToken: true, codeTokenExpired: true, codeForbidden: true, codeIdentity: true, codeBeyond: true,
 }
 
 // denied records that a caller, or a client without one, was denied something. It ignores problems of other kinds.
@@ -84,6 +91,11 @@ func (a *audit) denied(peer fmt.Stringer, c *auth.Caller, why *problem) {
 		return
 	}
 	a.denials.WithLabelValues(string(why.code)).Inc()
+	what := denialOf{Code: why.code, Address: peer.String(), Verb: why.need.verb, Kind: why.need.kind, Name: why.need.name}
+	if c != nil {
+		what.User, what.Role = c.User, c.Role
+	}
+	a.lastDenials.add(what, why.cause, time.Now().UTC())
 	if !a.lines.Allow() {
 		a.skipped.Add(1)
 		return
@@ -104,6 +116,11 @@ func (a *audit) denied(peer fmt.Stringer, c *auth.Caller, why *problem) {
 // act records an administrative act that was carried out. To create what is there counts, too.
 func (a *audit) act(peer fmt.Stringer, c *auth.Caller, act, target string) {
 	a.acts.WithLabelValues(act).Inc()
+	is := recentAct{Time: time.Now().UTC(), Address: peer.String(), Act: act, Target: target}
+	if c != nil {
+		is.User, is.Role = c.User, c.Role
+	}
+	a.lastActs.add(is)
 	a.log.Info("administrative act", append(actor(peer.String(), c), "act", act, "target", target)...)
 }
 

@@ -26,6 +26,12 @@ func (a *administration) RevokeUser(context.Context, string, string, time.Time, 
 	return nil
 }
 
+func (a *administration) Keys(context.Context) ([]auth.KeyInfo, error) { return nil, nil }
+func (a *administration) CreateKey(context.Context, string, string, []string, time.Duration, func([]string) error) (id, text string, err error) {
+	return "", "", nil
+}
+func (a *administration) RevokeKey(context.Context, string, string) error { return nil }
+
 func (a *administration) RevokeToken(context.Context, string, string, time.Time) error { return nil }
 
 func (a *administration) ExchangeKey(context.Context, string, string) (string, time.Time, error) {

@@ -138,6 +138,7 @@ var doors = []struct {
 	},
 	{right: "query events:default", ws: `"type":"query","query":{}`, http: "GET /v1/events"},
 	{right: "query events:default#t:1", ws: `"type":"query","query":{"items":[{"tags":["t:1"]}]}`, http: "GET /v1/events?tag=t:1"},
+	{right: "query events:default", http: "GET /v1/events/types"},
 	{right: "query events:default", ws: `"type":"project","queries":[{"items":[{"tags":["t:1"]}]}]`, http: "POST /v1/events/project", body: `{"queries":[{}]}`},
 	{right: "query events:default", ws: `"type":"subscribe","query":{},"subscription":"s"`, http: "POST /v1/events/query", body: `{"query":{}}`},
 	{right: "join room:a", ws: `"type":"join","room":"a"`},

@@ -171,8 +171,11 @@ func (f cannedEvents) Count(ctx context.Context, store string, queries []engine.
 	return f.fakeEvents.Count(ctx, store, queries)
 }
 
-func (f cannedEvents) Create(context.Context, string) error        { return nil }
-func (f cannedEvents) List(context.Context) ([]string, error)      { return []string{"default"}, nil }
+func (f cannedEvents) Create(context.Context, string) error   { return nil }
+func (f cannedEvents) List(context.Context) ([]string, error) { return []string{"default"}, nil }
+func (f cannedEvents) Types(context.Context, string, string, string, int) ([]string, error) {
+	return []string{"E"}, nil
+}
 func (f cannedEvents) Head(context.Context, string) (int64, error) { return 5, nil }
 func (f cannedEvents) Drop(context.Context, string) error          { return nil }
 
@@ -231,6 +234,33 @@ func (cannedAdministration) RevokeUser(_ context.Context, _, user string, _, _ t
 func (cannedAdministration) RevokeToken(context.Context, string, string, time.Time) error { return nil }
 func (cannedAdministration) ExchangeKey(context.Context, string, string) (string, time.Time, error) {
 	return "tw_new", time.Now().Add(time.Hour), nil
+}
+
+// The keys are a new one, one that has ended, and one that was revoked. One of the name "taken" there was with the right of an administrator, and there are
+// too many for "many".
+func (cannedAdministration) Keys(context.Context) ([]auth.KeyInfo, error) {
+	key := auth.KeyInfo{ID: "abcdefgh", Name: "shop", Allow: []string{"read stream:orders"}, Created: cannedTime, By: "root"}
+	ended, revoked := key, key
+	ended.Expires, ended.Expired, revoked.Revoked = &cannedTime, true, &cannedTime
+	return []auth.KeyInfo{key, ended, revoked}, nil
+}
+
+func (cannedAdministration) CreateKey(_ context.Context, _, name string, _ []string, _ time.Duration, permit func([]string) error) (id, text string, err error) {
+	same := []string{}
+	switch name {
+	case "taken":
+		same = append(same, "admin stream:**")
+	case "many":
+		return "", "", auth.ErrTooMany
+	}
+	return "abcdefgh", "tw_abcdefgh_secret", permit(same)
+}
+
+func (cannedAdministration) RevokeKey(_ context.Context, _, id string) error {
+	if id != "abcdefgh" {
+		return auth.ErrNoKey
+	}
+	return nil
 }
 
 func cannedEngine(f closed) engine.Engine {

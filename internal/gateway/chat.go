@@ -110,6 +110,7 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request) {
 		s.chats.opened()
 		defer s.chats.open.Add(-1)
 		p = newParticipant(s.chats, c, s.cfg.DrainTimeout)
+		c.participant.Store(p)
 		c.identity.changed = p.rightsChanged // called with p.mu held
 		c.identity.begin(true)
 		c.owner.users.add(c)

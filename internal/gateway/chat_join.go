@@ -189,8 +189,16 @@ func (p *participant) joinStored(ctx context.Context, msg chatMessage) (*room.Me
 }
 
 func (p *participant) enter(name string, m *room.Member) {
+	p.naming.Lock()
+	defer p.naming.Unlock()
 	if p.rooms == nil {
 		p.rooms = make(map[string]*room.Member, 1)
 	}
 	p.rooms[name] = m
+}
+
+func (p *participant) exit(name string) {
+	p.naming.Lock()
+	defer p.naming.Unlock()
+	delete(p.rooms, name)
 }

@@ -29,9 +29,10 @@ type participant struct {
 
 	// mu is held while messages are handled: by the reading goroutine, and by
 	// the goroutine of a join at its end.
-	mu    sync.Mutex
-	rooms map[string]*room.Member
-	joins map[string]*joining
+	mu     sync.Mutex
+	rooms  map[string]*room.Member // changed with naming held too, so that others can read it who must not wait for a message
+	joins  map[string]*joining
+	naming sync.Mutex
 	// watching are the rooms whose presence it gets.
 	watching map[string]bool
 	// outside: it was kicked from the default room, where only a join brings it back.
@@ -286,10 +287,17 @@ func (p *participant) leave(msg chatMessage) {
 	for name, m := range p.rooms {
 		if msg.Room == nil || name == *msg.Room {
 			m.Leave()
-			delete(p.rooms, name)
+			p.exit(name)
 			delete(p.watching, name)
 		}
 	}
+}
+
+// roomNames returns the rooms in which the participant is. It waits for no message.
+func (p *participant) roomNames() []string {
+	p.naming.Lock()
+	defer p.naming.Unlock()
+	return slices.Collect(maps.Keys(p.rooms))
 }
 
 func (p *participant) ok(msg chatMessage, more map[string]any) {

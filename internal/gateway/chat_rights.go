@@ -48,7 +48,7 @@ func (p *participant) rightsChanged(ctx context.Context, c *auth.Caller) {
 		switch {
 		case why != nil:
 			m.Leave()
-			delete(p.rooms, name)
+			p.exit(name)
 		case p.watching[name]:
 			if why = (need{"presence", auth.Room, name}).denied(ctx, c); why == nil {
 				continue

@@ -54,6 +54,8 @@ const (
 	codeIdentity        code = "identity_mismatch"
 
 	codeTooManyRevocations code = "too_many_revocations"
+	codeTooManyKeys        code = "too_many_keys"
+	codeBeyond             code = "beyond_own_rights"
 
 	codeInternal      code = "internal"
 	codeOverloaded    code = "overloaded"
@@ -114,6 +116,9 @@ var publicErrors = withEngines(map[code]string{
 
 	codeTooManyRevocations: "there are as many revocations as servers hold in memory: revoke all tokens of a user instead of many of its tokens, and give expires, after which a revocation can be forgotten",
 
+	codeTooManyKeys: "there are as many API keys as servers hold in memory: revoke those that nobody uses",
+	codeBeyond:      "you cannot give rights that you do not have",
+
 	codeInternal:      "the server failed, and its log says why; it is not known whether the request had an effect",
 	codeOverloaded:    "the server is short of memory, and this request held the most; try again later",
 	codeTooLarge:      "the body is larger than the server takes",
@@ -144,6 +149,8 @@ var statuses = map[code]int{
 	codeTokenExpired:          http.StatusUnauthorized,
 	codeForbidden:             http.StatusForbidden,
 	codeTooManyRevocations:    http.StatusConflict,
+	codeTooManyKeys:           http.StatusConflict,
+	codeBeyond:                http.StatusForbidden,
 	codeForeign:               http.StatusForbidden,
 	codeHost:                  http.StatusMisdirectedRequest,
 	codeNotServed:             http.StatusNotFound,

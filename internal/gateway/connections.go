@@ -1,10 +1,16 @@
 package gateway
 
 import (
+	"crypto/rand"
+	"encoding/hex"
+	"net/http"
 	"net/netip"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+	"unicode/utf8"
+	"unique"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -24,7 +30,11 @@ type connections struct {
 	// compression is that of the connections which have negotiated it; nil without compression.
 	compression *websocket.Compression
 
+	run     string     // names this run of the server
+	listing sync.Mutex // one list at a time
+
 	mu      sync.Mutex
+	last    uint64 // the number of the last connection
 	all     map[*connection]struct{}
 	pending int           // reserved and not released, open or in the handshake
 	closing bool          // no new ones
@@ -48,6 +58,12 @@ type connection struct {
 	// kicked: a kick has ended memberships of which the client is not told yet.
 	kicked atomic.Bool
 	reach  reach
+	// What administrators are told: see connection_list.go. session is nil but on /ws, and participant but on /ws and /ws/chat.
+	number           uint64
+	began            time.Time
+	endpoint, client unique.Handle[string]
+	session          atomic.Pointer[session]
+	participant      atomic.Pointer[participant]
 	// presence is told what the client does; nil if it is not, or not yet. userConnections.mu guards it.
 	presence ConnectionObserver
 
@@ -76,6 +92,7 @@ type slot struct {
 
 func newConnections(cfg Config) *connections {
 	c := &connections{
+		run:    runName(),
 		all:    make(map[*connection]struct{}),
 		done:   make(chan struct{}),
 		panics: newPanics(cfg.Metrics, cfg.Log),
@@ -89,6 +106,13 @@ func newConnections(cfg Config) *connections {
 		prometheus.GaugeOpts{Name: "tidewire_connections", Help: "WebSocket connections open now."},
 		func() float64 { return float64(c.count()) }))
 	return c
+}
+
+// runName is a name that no other run of a server has.
+func runName() string {
+	var name [4]byte
+	rand.Read(name[:]) // it never fails
+	return hex.EncodeToString(name[:])
 }
 
 func (c *connections) count() int {
@@ -125,7 +149,8 @@ func (s *slot) open(conn *websocket.Conn, identify func(*connection)) *connectio
 	c := s.owner
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s.conn = &connection{Conn: conn, owner: c, address: s.address, socket: s.socket}
+	c.last++
+	s.conn = &connection{Conn: conn, owner: c, address: s.address, socket: s.socket, number: c.last, began: time.Now()}
 	identify(s.conn)
 	s.conn.memory = c.budget.Open(s.conn.evict)
 	c.all[s.conn] = struct{}{}
@@ -238,4 +263,19 @@ func (c *connections) abort() {
 	for conn := range c.all {
 		conn.Abort()
 	}
+}
+
+// maxClientName is how much of the header User-Agent is kept, in bytes.
+const maxClientName = 128
+
+// clientName is what the client of a handshake says it is, "" if it says nothing.
+func clientName(r *http.Request) string {
+	name := r.UserAgent()
+	if len(name) > maxClientName {
+		name = name[:maxClientName]
+	}
+	if !utf8.ValidString(name) { // also after a cut
+		name = strings.ToValidUTF8(name, "")
+	}
+	return name
 }

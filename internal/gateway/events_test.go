@@ -76,6 +76,10 @@ func (f *fakeEvents) Count(ctx context.Context, store string, queries []engine.E
 	return counts, guard, nil
 }
 
+func (f *fakeEvents) Types(context.Context, string, string, string, int) ([]string, error) {
+	return nil, nil
+}
+
 func (f *fakeEvents) SubscribeEvents(_ context.Context, _ string, q engine.EventQuery, after int64) (engine.EventSubscription, error) {
 	return &fakeEventSubscription{f, q, after}, nil
 }

@@ -51,6 +51,7 @@ func TestEverything_Routes(t *testing.T) {
 		{"GET", "/v1/events?before=9&limit=5&backwards=true", ""},
 		{"POST", "/v1/events/query?store=a", `{"query":{}}`}, {"POST", "/v1/events/query", `{"store":"a","after":1,"before":9,"limit":5,"backwards":true}`},
 		{"POST", "/v1/events/project?store=a", `{"queries":[{}]}`}, {"POST", "/v1/events/project", `{"store":"a","queries":[{}]}`},
+		{"GET", "/v1/events/types?store=a&prefix=E&after=D&limit=5", ""}, {"GET", "/v1/events/types", ""},
 		{"GET", "/v1/events/stores", ""}, {"GET", "/v1/events/stores/a", ""}, {"POST", "/v1/events/stores/a", ""}, {"DELETE", "/v1/events/stores/a", ""},
 		{"GET", "/v1/schedules?after=a&limit=5", ""}, {"GET", "/v1/schedules/a", ""}, {"GET", "/v1/schedules/b", ""},
 		{"PUT", "/v1/schedules/a", `{"cron":"@daily","time_zone":"UTC","queue":"q","key":"k","headers":{},"payload":"x","priority":1,"catch_up":"latest","paused":false}`},
@@ -203,10 +204,16 @@ func TestEverything_Overloaded(t *testing.T) {
 	client{t, addr}.refused("POST", "/v1/streams/s/messages", `{"payload":"`+strings.Repeat("x", 2000)+`"}`, http.StatusServiceUnavailable, "overloaded")
 }
 
+// serveAdministered serves in closed mode with acts that are carried out nowhere.
+func serveAdministered(t *testing.T) closed {
+	t.Helper()
+	return serveClosed(t, func(cfg *gateway.Config) { cfg.Auth.Administration, cfg.Nodes = cannedAdministration{}, cannedNodes{} })
+}
+
 // TestEverything_Administration: acts on users and tokens.
 func TestEverything_Administration(t *testing.T) {
 	t.Parallel()
-	c := serveClosed(t, func(cfg *gateway.Config) { cfg.Auth.Administration, cfg.Nodes = cannedAdministration{}, cannedNodes{} })
+	c := serveAdministered(t)
 	token := tokenOf(t, "root", time.Hour, "connections server:*", "notify user:*")
 	for _, one := range []struct{ path, body, want string }{
 		{"users/ann/disconnect", `{"reconnect":false}`, "200"}, {"users/ann/disconnect", "", "200"},

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+	"unique"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -401,6 +402,7 @@ func (s *Server) accept(w http.ResponseWriter, r *http.Request, cfg websocket.Co
 	c = slot.open(conn, func(c *connection) {
 		c.identity = identity{policy: s.cfg.Auth.Policy, conn: c, cfg: s.cfg.Auth, log: s.authLog, audit: s.audit, renewals: newRenewalLimit(), changes: &s.changes, at: changesBefore(r)}
 		c.identity.caller.Store(caller)
+		c.endpoint, c.client = unique.Make(r.URL.Path), unique.Make(clientName(r))
 	})
 	memory.holder = c.memory
 	c.memory.Join(s.memoryGroup(c.address, caller))

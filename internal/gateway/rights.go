@@ -45,6 +45,7 @@ var (
 	needMetrics = need{"metrics", auth.Server, ""}
 
 	needConnections = need{"connections", auth.Server, ""}
+	needKeys        = need{"keys", auth.Server, ""}
 	needConsole     = need{"console", auth.Server, ""}
 )
 

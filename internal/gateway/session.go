@@ -94,6 +94,8 @@ func (s *Server) session(w http.ResponseWriter, r *http.Request) {
 		c.identity.begin(true)
 		sess.conn, sess.chat = c, newParticipant(s.chats, c, s.cfg.DrainTimeout)
 		sess.chat.stays = true
+		c.session.Store(sess)
+		c.participant.Store(sess.chat)
 		sess.ctx, sess.cancel = context.WithCancel(s.work)
 		sess.work, sess.stopWork = context.WithCancel(s.work)
 		defer sess.stopWork()

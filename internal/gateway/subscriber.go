@@ -98,6 +98,7 @@ type subscriber struct {
 	of     membershipOf      // with a member
 	member engine.Membership // guarded by session.mu; nil if it is none
 
+	wants   *request // what it was asked for with
 	allowed func(context.Context, *auth.Caller) *problem
 	revoked atomic.Pointer[problem] // why the client may not have it any more
 }
@@ -106,9 +107,18 @@ func newSubscriber(s *session, name string, r *request) *subscriber {
 	sub := &subscriber{session: s, name: name, encoding: r.Encoding, with: s.conn.compression(), credits: newCredits(r.Has(wire.FieldCredits), r.Credits)}
 	sub.ctx, sub.cancel = context.WithCancel(s.ctx)
 	sub.passing = passing{sub: sub, stream: r.Stream}
-	wants := request{wire.Request{Type: "subscribe", Stream: r.Stream, Group: r.Group, Store: r.Store, Query: r.Query, Given: r.Given}}
-	sub.allowed = wants.denied
+	sub.wants = &request{wire.Request{Type: "subscribe", Stream: r.Stream, Group: r.Group, Store: r.Store, Query: r.Query, Given: r.Given}}
+	sub.allowed = sub.wants.denied
 	return sub
+}
+
+// shown describes the subscription.
+func (sub *subscriber) shown() shownSubscription {
+	is := shownSubscription{Subscription: sub.name, Stream: sub.wants.Stream, Group: sub.wants.Group}
+	if is.Stream == "" {
+		is.Store = storeName(sub.wants.Store)
+	}
+	return is
 }
 
 // revoke ends the subscription because its client may not have it any more.

@@ -282,10 +282,13 @@ func (s *share) write(m *Member) {
 		m.unseen += int64(n)
 		if whole != nil { // one frame, so all of it was taken
 			s.delivered += whole.messages
+			m.conn.CountShared(1)
 			m.pos = whole.end
 			continue
 		}
-		s.delivered += s.count(m.pos, part[:n])
+		count := s.count(m.pos, part[:n])
+		s.delivered += count
+		m.conn.CountShared(count)
 		m.pos += int64(n)
 		if n < len(part) {
 			return

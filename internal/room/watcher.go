@@ -112,6 +112,7 @@ func (w *watcher) write(p *presence) (moved bool) {
 	}
 	if !w.follows {
 		n, err := conn.WriteShared(p.list)
+		conn.CountShared(frames(p.list[:n]))
 		w.gone = err != nil
 		w.follows, w.pos = n > 0, p.log.head
 		return n > 0
@@ -123,6 +124,7 @@ func (w *watcher) write(p *presence) (moved bool) {
 			w.gone = true
 			return moved
 		}
+		conn.CountShared(frames(batches[:n]))
 		w.pos += int64(n)
 		moved = moved || n > 0
 		if n < len(batches) {

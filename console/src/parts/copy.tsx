@@ -37,11 +37,11 @@ async function write(text: string): Promise<boolean> {
 }
 
 /** A command with a button that copies it. */
-export function Command({ text }: { text: string }) {
+export function Command({ text, of = text }: { text: string; of?: string }) {
   return (
     <div class="command">
       <pre tabIndex={0}>{text}</pre>
-      <Copy text={text} of={text} />
+      <Copy text={text} of={of} />
     </div>
   );
 }

@@ -1,9 +1,9 @@
 import type { ComponentChildren } from "preact";
-import { useEffect, useRef } from "preact/hooks";
 import { base64, bytesOf, visible } from "../format/bytes.js";
 import { bytes, full } from "../format/numbers.js";
 import { moment } from "../format/time.js";
 import { Copy } from "../parts/copy.js";
+import { DetailCard } from "../parts/detail.js";
 import { Empty } from "../parts/notice.js";
 import { change, place } from "../router.js";
 import { Body } from "../streams/detail.js";
@@ -41,17 +41,8 @@ interface DetailOptions {
 
 /** One message of a queue. The children are what can be done with it. */
 export function Detail({ position, message: m, gone, view, look, close, children }: DetailOptions) {
-  const title = useRef<HTMLHeadingElement>(null);
-  useEffect(() => {
-    title.current?.focus({ preventScroll: true });
-    title.current?.scrollIntoView({ block: "nearest" });
-  }, [position]);
   return (
-    <section class="detail card" aria-labelledby="detail" onKeyDown={(event) => event.key === "Escape" && close()}>
-      <div class="head">
-        <h2 id="detail" ref={title} tabIndex={-1}>Message {full(position)}</h2>
-        <button type="button" onClick={close} aria-label="Close the message">Close</button>
-      </div>
+    <DetailCard title={`Message ${full(position)}`} what="message" close={close}>
       {!m && <Empty title="This message is not here"><p>{gone}</p></Empty>}
       {m && (
         <>
@@ -76,6 +67,6 @@ export function Detail({ position, message: m, gone, view, look, close, children
           </p>
         </>
       )}
-    </section>
+    </DetailCard>
   );
 }

@@ -1,79 +1,57 @@
 // A message as a program that publishes it.
 import { base64 } from "../format/bytes.js";
 import { parse, type Node } from "../format/json.js";
+import { part } from "../api.js";
+import { curl, go, python, quoted, typescript, type Language, type Server } from "../parts/program.js";
 
 /** A message, and where it is published. */
-export interface Published {
-  origin: string;
+export interface Published extends Server {
   stream: string;
   key: string | undefined;
   headers: string | undefined;
   payload: string | Uint8Array;
-  /** Whether the server wants a token: it is never written into the program. */
-  closed: boolean;
 }
-
-export const languages = ["curl", "TypeScript", "Python", "Go"] as const;
-export type Language = (typeof languages)[number];
-
-const quoted = JSON.stringify;
-const socket = (origin: string) => `${origin.replace(/^http/, "ws")}/ws`;
 
 export function codeOf(language: Language, p: Published): string {
   switch (language) {
     case "curl":
-      return curl(p);
+      return inCurl(p);
     case "TypeScript":
-      return typescript(p);
+      return inTypeScript(p);
     case "Python":
-      return python(p);
+      return inPython(p);
     case "Go":
-      return go(p);
+      return inGo(p);
   }
 }
 
-/** A text for a shell, which changes nothing between single quotes. */
-export const shell = (text: string): string => `'${text.replaceAll("'", `'\\''`)}'`;
-
-function curl({ origin, stream, key, headers, payload, closed }: Published): string {
+function inCurl(p: Published): string {
+  const { stream, key, headers, payload } = p;
   const fields = [
     ...(key === undefined ? [] : [`"key":${quoted(key)}`]),
     ...(headers === undefined ? [] : [`"headers":${headers}`]),
     typeof payload === "string" ? `"payload":${quoted(payload)}` : `"payload_base64":"${base64(payload)}"`,
   ];
-  const token = closed ? `  -H "Authorization: Bearer $TOKEN" \\\n` : "";
-  return `curl ${shell(`${origin}/v1/streams/${encodeURIComponent(stream)}/messages`)} \\\n${token}  -H 'Content-Type: application/json' \\\n  -d ${shell(`{${fields.join()}}`)}`;
+  return curl(p, `streams/${part(stream)}/messages`, `{${fields.join()}}`);
 }
 
-function typescript({ origin, stream, key, headers, payload, closed }: Published): string {
+function inTypeScript(p: Published): string {
+  const { stream, key, headers, payload } = p;
   const text = typeof payload === "string";
+  const codec = text ? "text" : "bytes";
   const value = text ? quoted(payload) : `Uint8Array.from(atob("${base64(payload)}"), (c) => c.charCodeAt(0))`;
   const options = [...(key === undefined ? [] : [`key: ${quoted(key)}`]), ...(headers === undefined ? [] : [`headers: ${headers}`])];
-  return `import { connect, ${text ? "text" : "bytes"} } from "tidewire";
-
-const tw = connect(${quoted(socket(origin))}${closed ? ", { token: process.env.TOKEN }" : ""});
-await tw.stream(${quoted(stream)}, { codec: ${text ? "text" : "bytes"} }).publish(${value}${options.length ? `, { ${options.join(", ")} }` : ""});
-await tw.close();`;
+  return typescript(p, `connect, ${codec}`, `await tw.stream(${quoted(stream)}, { codec: ${codec} }).publish(${value}${options.length ? `, { ${options.join(", ")} }` : ""});`);
 }
 
-function python({ origin, stream, key, headers, payload, closed }: Published): string {
+function inPython(p: Published): string {
+  const { stream, key, headers, payload } = p;
   const text = typeof payload === "string";
   const node = headers === undefined ? undefined : parse(headers);
   const options = [...(key === undefined ? [] : [`key=${quoted(key)}`]), ...(node ? [`headers=${literal(node, { true: "True", false: "False", null: "None" })}`] : [])];
   const value = text ? quoted(payload) : `base64.b64decode("${base64(payload)}")`;
-  const imports = ["asyncio", ...(text ? [] : ["base64"]), ...(closed ? ["os"] : [])].sort().map((name) => `import ${name}`).join("\n");
-  return `${imports}
-
-import tidewire
-
-
-async def main() -> None:
-    async with tidewire.connect(${quoted(socket(origin))}${closed ? `, token=os.environ["TOKEN"]` : ""}) as tw:
-        stream = tw.stream(${quoted(stream)}, type=tidewire.${text ? "text" : "binary"})
-        await stream.publish(${[value, ...options].join(", ")})
-
-
-asyncio.run(main())`;
+  return python(p, text ? [] : ["base64"], `        stream = tw.stream(${quoted(stream)}, type=tidewire.${text ? "text" : "binary"})
+        await stream.publish(${[value, ...options].join(", ")})`);
 }
 
 /** JSON as a literal of Python, or of Go with types. */
@@ -92,7 +70,8 @@ function literal(node: Node, words: Record<string, string>, [list, object]: [str
   }
 }
 
-function go({ origin, stream, key, headers, payload, closed }: Published): string {
+function inGo(p: Published): string {
+  const { stream, key, headers, payload } = p;
   const text = typeof payload === "string";
   const node = headers === undefined ? undefined : parse(headers);
   const options = [
@@ -105,23 +84,7 @@ function go({ origin, stream, key, headers, payload, closed }: Published): strin
 		log.Fatal(err)
 	}
 `;
-  const imports = ["context", ...(text ? [] : ["encoding/base64"]), "log", ...(closed ? ["os"] : [])].map((name) => `\t"${name}"`).join("\n");
-  return `package main
-
-import (
-${imports}
-
-	"github.com/tidewire/tidewire/clients/go"
-)
-
-func main() {
-${decode}	c, err := tidewire.Open(${quoted(socket(origin))}, tidewire.Options{${closed ? `APIKey: os.Getenv("TOKEN")` : ""}})
-	if err != nil {
+  return go(p, text ? [] : ["encoding/base64"], `	if _, err := c.Stream(${quoted(stream)}).Publish(context.Background(), ${[bytes, ...options].join(", ")}); err != nil {
 		log.Fatal(err)
-	}
-	defer c.Close()
-	if _, err := c.Stream(${quoted(stream)}).Publish(context.Background(), ${[bytes, ...options].join(", ")}); err != nil {
-		log.Fatal(err)
-	}
-}`;
+	}`, decode);
 }

@@ -1,13 +1,14 @@
-import { useEffect, useRef } from "preact/hooks";
 import { bytesOf, base64, visible } from "../format/bytes.js";
 import { layOut, parse } from "../format/json.js";
 import { bytes, full } from "../format/numbers.js";
 import { moment } from "../format/time.js";
 import { Copy } from "../parts/copy.js";
+import { DetailCard } from "../parts/detail.js";
 import { useLoad } from "../parts/load.js";
 import { Empty, Trouble } from "../parts/notice.js";
 import { closed } from "../session.js";
-import { codeOf, languages } from "./code.js";
+import { languages } from "../parts/program.js";
+import { codeOf } from "./code.js";
 import { messageAt, type Shown } from "./messages.js";
 import { Payload, views, type View } from "./payload.js";
 
@@ -24,22 +25,13 @@ interface DetailOptions {
 /** One message, with all that it has. It is read anew, so that its numbers are as they are stored. */
 export function Detail({ stream, position, view, look, close, again }: DetailOptions) {
   const { value, error, loading, again: retry } = useLoad(async (signal) => ({ message: await messageAt(stream, position, signal) }), [stream, position]);
-  const title = useRef<HTMLHeadingElement>(null);
-  useEffect(() => {
-    title.current?.focus({ preventScroll: true });
-    title.current?.scrollIntoView({ block: "nearest" });
-  }, [position]);
   return (
-    <section class="detail card" aria-labelledby="detail" onKeyDown={(event) => event.key === "Escape" && close()}>
-      <div class="head">
-        <h2 id="detail" ref={title} tabIndex={-1}>Message {full(position)}</h2>
-        <button type="button" onClick={close} aria-label="Close the message">Close</button>
-      </div>
+    <DetailCard title={`Message ${full(position)}`} what="message" close={close}>
       {error !== undefined && <Trouble error={error} retry={retry} title="The message could not be read" />}
       {value && !value.message && <Empty title="There is no message at this position"><p>Positions have gaps, and retention drops old messages.</p></Empty>}
       {value?.message && <Content stream={stream} message={value.message} view={view} look={look} again={again} />}
       {!value && loading && <p class="soft">Reading.</p>}
-    </section>
+    </DetailCard>
   );
 }
 

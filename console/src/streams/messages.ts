@@ -107,4 +107,4 @@ export async function positionAt(stream: string, time: string): Promise<number> 
   }
 }
 
-export const info = (stream: string, signal: AbortSignal): Promise<Info> => ask(`streams/${part(stream)}`, { signal });
+export const info = (stream: string, signal?: AbortSignal): Promise<Info> => ask(`streams/${part(stream)}`, signal && { signal });

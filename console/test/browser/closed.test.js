@@ -9,7 +9,7 @@ import { promisify } from "node:util";
 import { kill } from "../dead.js";
 import { program, serve, v1 } from "../server.js";
 import { tokenOf } from "../token.js";
-import { launch, open } from "./browser.js";
+import { becomes, launch, open } from "./browser.js";
 
 const secret = "0123456789abcdef0123456789abcdef";
 const allowed = ["401", "403"];
@@ -20,7 +20,7 @@ const user = tokenOf(secret, "u7", "user");
 before(async () => {
   folder = await mkdtemp(join(tmpdir(), "console-"));
   await writeFile(join(folder, "secret"), secret, { mode: 0o600 });
-  const rules = ["admin: admin,read,publish,commit stream:**", "admin: metrics,connections server:*", "admin: admin,enqueue,consume,inspect queue:**", "user: read stream:open-*", "user: inspect queue:jobs", "user: enqueue queue:inbox", "admin: join,chat,presence,history,admin room:**", "user: join,presence room:hall"];
+  const rules = ["admin: admin,read,publish,commit stream:**", "admin: metrics,connections server:*", "admin: admin,enqueue,consume,inspect queue:**", "user: read stream:open-*", "user: inspect queue:jobs", "user: enqueue queue:inbox", "admin: admin,query,append events:**", "user: query,append events:s#t:1", "admin: join,chat,presence,history,admin room:**", "user: join,presence room:hall"];
   [server, browser] = await Promise.all([serve("--auth-api-keys", "--auth-secret-file", join(folder, "secret"), ...rules.flatMap((rule) => ["--rule", rule])), launch()]);
   base = server.base;
   for (const name of ["open-1", "secret-1"]) {
@@ -134,6 +134,27 @@ test("a user is offered what it may do in a room", async (t) => {
   await page.getByText("It needs the right “presence room:secret”.").waitFor();
   await page.getByText("It needs the right “join room:secret”.").waitFor();
   assert.equal(await page.getByRole("button", { name: "Join" }).count(), 0);
+});
+
+test("a user whose rights are limited to a tag queries and appends with it", async (t) => {
+  await v1(base, "POST", "events/stores/s", undefined, admin);
+  await v1(base, "POST", "events", { store: "s", events: [{ type: "A", tags: ["t:1"] }, { type: "A", tags: ["t:2"] }] }, admin);
+  const page = await open(t, browser, base, { allowed });
+  await page.goto(`${base}/console/events/s`);
+  await signIn(page, user);
+  await page.getByText("It needs the right “query events:s”.").waitFor();
+  await page.getByText("You cannot append here.").waitFor();
+  await page.getByLabel("Tags, all of").fill("t:1");
+  await page.getByLabel("Tags, all of").press("Enter");
+  await page.getByText("1 event matches").waitFor();
+  await page.getByText("Append an event").click();
+  const form = page.locator("details.publish");
+  await form.getByLabel("Type").fill("B");
+  await form.getByLabel("Tags").fill("t:1");
+  await form.getByLabel("Tags").press("Enter");
+  await form.getByRole("button", { name: "Append" }).click();
+  await page.getByText("Stored at position 3.").waitFor();
+  await becomes(() => page.locator("table.events tbody th").allTextContents(), ["3", "1"]);
 });
 
 test("who is signed in no longer is asked to sign in again", async (t) => {

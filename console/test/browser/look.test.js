@@ -23,6 +23,9 @@ before(async () => {
   await kill(base, "mail", messages, (position) => (position % 4 ? `smtp: 550 no such user at example.org, after ${position} s` : "timeout"));
   await v1(base, "POST", "queues/mail/messages", { messages });
   for (const text of ["Good morning", "Is the tide in?", "It is, since seven."]) await v1(base, "POST", "rooms/kept/chats", { user: "ann", text });
+  const events = Array.from({ length: 60 }, (_, n) => ({ type: n % 9 ? "StudentEnrolled" : "CourseOffered", tags: [`course:c${n % 4}`, `student:s${n % 7}`], id: `e${n}`, data: { n, paid: true } }));
+  await v1(base, "POST", "events/stores/courses");
+  await v1(base, "POST", "events", { store: "courses", events });
 });
 after(async () => {
   await browser?.close();
@@ -45,6 +48,11 @@ const screens = {
   queue: ["queues/mail?open=61", "Copy payload"],
   dead: ["queues/mail?show=dead", "Next page"],
   letter: ["queues/mail?show=dead&open=3&reason=smtp", "Purge this"],
+  stores: ["events", "Create an event store"],
+  events: ["events/courses", "60 events match"],
+  event: [`events/courses?q=${part(JSON.stringify([{ types: ["StudentEnrolled"], tags: ["course:c1"] }, { tags: ["course:c2"] }]))}&open=11&test=20&code=Go&asof=50`, "It would not hold."],
+  "events, live": ["events/courses?live=1", "Waiting for the next event"],
+  "no query": ["events/courses?q=1", "The query of this address cannot be read"],
   nowhere: ["nothing", "There is nothing at this address"],
 };
 
@@ -132,7 +140,12 @@ test("no data are markup, in any field", async (t) => {
     await kill(base, `${text}!`, letters, (position) => nasty[position % nasty.length]);
     await v1(base, "POST", `queues/${part(`${text}!`)}/messages`, { messages: letters });
   }
-  const page = await open(t, browser, base, { allowed: ["404", "400"] });
+  for (const [i, text] of nasty.entries()) {
+    await v1(base, "POST", `events/stores/${part(`${text}?`)}`);
+    const events = nasty.map((data, j) => ({ type: nasty[(j + i) % nasty.length], tags: [data, text], id: data, data: { [data]: [data] } }));
+    await v1(base, "POST", "events", { store: `${text}?`, events });
+  }
+  const page = await open(t, browser, base, { allowed: ["404", "400", "410"] });
   const clean = async (where) => {
     const found = await page.evaluate(() => [...document.querySelectorAll("#app script, #app img, #app iframe, #app [onerror], #app [onload], a[href^='javascript']")].map((e) => e.outerHTML));
     assert.deepEqual(found, [], where);
@@ -193,6 +206,27 @@ test("no data are markup, in any field", async (t) => {
   await page.goto(`${base}/console/rooms/kept?show=history`);
   for (const text of nasty) await page.getByRole("group", { name: "History" }).locator("span", { hasText: text }).waitFor();
   await clean("history");
+  await page.goto(`${base}/console/events`);
+  for (const text of nasty) await page.getByRole("link", { name: `${text}?`, exact: true }).waitFor();
+  await clean("event stores");
+  for (const text of nasty) {
+    const at = `${base}/console/events/${part(`${text}?`)}`;
+    await page.goto(`${at}?q=${part(JSON.stringify([{ types: nasty, tags: [text] }]))}&open=1&test=1&code=TypeScript`);
+    await page.getByText("It would not hold.").waitFor();
+    await page.getByRole("button", { name: "Copy data" }).waitFor();
+    await page.getByText("events match").waitFor();
+    await clean(`events of ${text}`);
+    await page.goto(`${at}?${["q", "open", "test", "code", "asof", "after", "before", "view"].map((name) => `${name}=${part(text)}`).join("&")}`);
+    await page.getByRole("button", { name: "Show all events" }).click();
+    await page.locator("table.events tbody tr").first().waitFor();
+    await clean(`addresses of events with ${text}`);
+  }
+  const quiet = `${base}/console/events/${part(`${nasty[0]}?`)}`;
+  await page.goto(`${quiet}?live=1`);
+  await page.getByText("Live", { exact: true }).waitFor();
+  await v1(base, "POST", "events", { store: `${nasty[0]}?`, events: nasty.map((type) => ({ type, tags: [type], data: type })) });
+  await page.locator("table.events tbody tr").nth(nasty.length - 1).waitFor();
+  await clean("live events");
   await page.goto(`${base}/console/streams/orders?live=1`);
   await page.getByText("Live", { exact: true }).waitFor();
   await v1(base, "POST", "streams/orders/messages", { messages: nasty.map((payload) => ({ key: payload, payload, headers: { a: payload } })) });

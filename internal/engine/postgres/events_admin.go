@@ -27,6 +27,15 @@ func (s *events) Head(ctx context.Context, name string) (head int64, err error) 
 	return head, err
 }
 
+// Types implements engine.Events.
+func (s *events) Types(ctx context.Context, name, prefix, after string, limit int) (types []string, err error) {
+	err = s.with(ctx, name, func(store *eventstore.Store) (err error) {
+		types, err = store.Types(ctx, prefix, after, limit)
+		return err
+	})
+	return types, err
+}
+
 // Drop implements engine.Events.
 func (s *events) Drop(ctx context.Context, name string) error {
 	err := eventstore.Drop(ctx, s.pool, name)

@@ -78,6 +78,8 @@ func accessErrors() []Error {
 		{"foreign_origin", 403, No, false, "pages of this origin may not do this: see `--allow-origin`"},
 		{"unknown_host", 421, No, false, "this host name is not served: see `--allowed-host`"},
 		{"too_many_revocations", 409, No, false, "there are 100,000 revocations: revoke all tokens of a user instead of many of its tokens, and give `expires`"},
+		{"too_many_keys", 409, No, false, "there are 10,000 API keys: revoke those that nobody uses"},
+		{"beyond_own_rights", 403, No, false, "an API key cannot have rights that its maker does not have: `message` names the rule"},
 		{"rate_limited", 429, No, again, "too many chats, messages or bytes a second, or too many tokens: try again after `retry_after_ms`"},
 		{"too_many_connections", 429, No, again, "the server, the user or the client's address has too many connections or requests: end some, or try again after `retry_after_ms`"},
 	}

@@ -47,7 +47,7 @@ func Routes() []Route {
 		{Method: "GET", Path: "/v1/openapi.json", Name: "getOpenAPI", Summary: "This description of /v1, as OpenAPI 3.1.", Right: Public, Answer: anyObject("OpenAPI 3.1")},
 		{Method: "GET", Path: "/v1/asyncapi.json", Name: "getAsyncAPI", Summary: "The description of /ws, as AsyncAPI 3.", Right: Public, Answer: anyObject("AsyncAPI 3")},
 	}
-	for _, some := range [][]Route{streamRoutes(), groupRoutes(), queueRoutes(), deliveryRoutes(), deadRoutes(), eventRoutes(), storeRoutes(), scheduleRoutes(), roomRoutes(), serverRoutes()} {
+	for _, some := range [][]Route{streamRoutes(), groupRoutes(), queueRoutes(), deliveryRoutes(), deadRoutes(), eventRoutes(), storeRoutes(), scheduleRoutes(), roomRoutes(), serverRoutes(), connectionRoutes(), keyRoutes()} {
 		all = append(all, some...)
 	}
 	return all
@@ -69,6 +69,9 @@ var pathParts = map[string]*Schema{
 	"user":     textUpTo(1, nameBytes, "the user: the sub of its tokens"),
 	"job":      text("the job"),
 	"position": atLeast(1, "the position of the dead letter"),
+
+	"connection": text("the connection"),
+	"key":        text("the id of the key"),
 }
 
 // PathParts are the parameters of the path.

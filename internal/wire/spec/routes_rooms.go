@@ -69,7 +69,6 @@ func roomRoutes() []Route {
 }
 
 func serverRoutes() []Route {
-	const administrators = "connections server:*"
 	second := func(description string) *Schema {
 		return between(1, 253402300799, description+", in seconds since 1970")
 	}

@@ -1,0 +1,94 @@
+package access_test
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// TestKeys_OverHTTP: a key that is made and revoked over HTTP counts at once where that was done, and soon on the other servers. The audit log has both acts, and
+// nothing the secret.
+func TestKeys_OverHTTP(t *testing.T) {
+	t.Parallel()
+	db := migrated.Open(t)
+	a, b := startNode(t, db.URL, ""), startNode(t, db.URL, "")
+	maker := token(t, "root", nil, "keys server:*", "connections server:*", "read stream:*")
+	made := a.made(maker, `{"name":"shop","allow":["read stream:orders"],"expires_in":3600}`)
+	if got := a.http("GET", readOrders, "", made.Token); got != "200" {
+		t.Errorf("where it was made: %s", got)
+	}
+	b.await("GET", readOrders, made.Token, "200")
+	if got := a.http("GET", "/v1/streams/other", "", made.Token); got != "403 forbidden" {
+		t.Errorf("beyond its rights: %s", got)
+	}
+	for body, want := range map[string]string{
+		`{"name":"shop","allow":["publish stream:orders"]}`: "403 beyond_own_rights",
+		`{"name":"shop","allow":["read stream:orders"]}`:    "200",
+	} {
+		if got := a.http("POST", "/v1/keys", body, maker); got != want {
+			t.Errorf("%s: %s, want %s", body, got, want)
+		}
+	}
+	a.key("strong", 0, "admin queue:**") // by the operator, with rights that the maker lacks
+	if got := a.http("POST", "/v1/keys", `{"name":"strong","allow":["read stream:orders"]}`, maker); got != "403 beyond_own_rights" {
+		t.Errorf("the name of a stronger key: %s", got)
+	}
+	listed := a.text("GET", "/v1/keys", "", maker)
+	if strings.Contains(listed, strings.SplitN(made.Token, "_", 3)[2]) || !strings.Contains(listed, `"by":"root"`) || !strings.Contains(listed, `"last_used"`) {
+		t.Error(listed)
+	}
+	w, there := a.connect(made.Token), b.connect(made.Token)
+	if got := a.http("POST", "/v1/keys/"+made.Key+"/revoke", "", maker); got != "200" {
+		t.Fatal(got)
+	}
+	if got := a.http("GET", readOrders, "", made.Token); got != "401 invalid_token" {
+		t.Errorf("where it was revoked: %s", got)
+	}
+	for _, conn := range []*wire{w, there} {
+		if got := conn.next(); got != "4403" {
+			t.Errorf("its connection: %s", got)
+		}
+	}
+	if got := a.http("POST", "/v1/keys/"+made.Key+"/revoke", "", maker); got != "404 not_found" {
+		t.Errorf("revoked again: %s", got)
+	}
+	var acts int
+	var all string
+	err := db.Pool.QueryRow(t.Context(), `SELECT count(*) FILTER (WHERE target = $1 AND actor = 'root'), string_agg(detail::text, ' ') FROM tidewire.access_acts`, made.Key).Scan(&acts, &all)
+	if err != nil || acts != 2 || strings.Contains(all, strings.SplitN(made.Token, "_", 3)[2]) {
+		t.Errorf("%d acts: %s %v", acts, all, err)
+	}
+}
+
+type madeKey struct{ Key, Token string }
+
+// made makes a key over HTTP.
+func (n node) made(token, body string) (key madeKey) {
+	n.t.Helper()
+	if text := n.text("POST", "/v1/keys", body, token); json.Unmarshal([]byte(text), &key) != nil || key.Token == "" {
+		n.t.Fatal(text)
+	}
+	return key
+}
+
+// text is the answer to a request.
+func (n node) text(method, path, body, token string) string {
+	n.t.Helper()
+	r, err := http.NewRequestWithContext(n.t.Context(), method, "http://"+n.url+path, strings.NewReader(body))
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+token)
+	if body != "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, _ := io.ReadAll(resp.Body)
+	return string(text)
+}
