@@ -168,6 +168,14 @@ type Stats struct {
 	Excess    int64        // bytes released that were not held: 0 unless a caller has a bug
 }
 
+// Held returns how many bytes are held for a kind.
+func (b *Budget) Held(k Kind) int64 {
+	if b == nil {
+		return 0
+	}
+	return b.byKind[k].Load()
+}
+
 // Stats returns the counts. It walks all holders.
 func (b *Budget) Stats() Stats {
 	if b == nil {

@@ -28,6 +28,7 @@ type api struct {
 	consumers *pullConsumers
 	jobs      *jobs
 	followed  *followedRooms
+	searching chan struct{} // a place for each search that reads
 	// polls ends when the server stops: from then on no request waits for
 	// messages, and bodies must arrive within DrainTimeout.
 	polls    context.Context
@@ -36,7 +37,7 @@ type api struct {
 
 func newAPI(s *Server) *api {
 	parametersOf := urlParameters()
-	a := &api{server: s, mux: http.NewServeMux(), consumers: newPullConsumers(s.cfg.Engine.Queues, s.cfg.Nodes), jobs: newJobs(), followed: newFollowedRooms(s.chats, s.cfg.Budget, s.cfg.Metrics)}
+	a := &api{server: s, mux: http.NewServeMux(), consumers: newPullConsumers(s.cfg.Engine.Queues, s.cfg.Nodes), jobs: newJobs(), followed: newFollowedRooms(s.chats, s.cfg.Budget, s.cfg.Metrics), searching: make(chan struct{}, maxSearches)}
 	a.polls, a.endPolls = context.WithCancel(context.Background())
 	for pattern, route := range routes() {
 		parameters := parametersOf[pattern]

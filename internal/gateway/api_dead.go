@@ -16,19 +16,19 @@ import (
 type deadAct struct {
 	name, act string
 	at        func(engine.Queues, *call, []int64) (int64, error)
-	step      func(engine.Queues, string, engine.DeadFilter) deadStep
+	step      func(engine.Queues, string, engine.DeadFilter, int) jobAct
 }
 
 var (
 	redriveDead = deadAct{"redrive", actRedrive,
 		func(q engine.Queues, c *call, at []int64) (int64, error) { return q.Redrive(c.ctx, c.queue(), at) },
-		func(q engine.Queues, name string, f engine.DeadFilter) deadStep {
-			return stepping(q.RedriveStep, name, f)
+		func(q engine.Queues, name string, f engine.DeadFilter, limit int) jobAct {
+			return stepping(q.RedriveStep, name, f, limit)
 		}}
 	purgeDead = deadAct{"purge", actPurgeDead,
 		func(q engine.Queues, c *call, at []int64) (int64, error) { return q.PurgeDead(c.ctx, c.queue(), at) },
-		func(q engine.Queues, name string, f engine.DeadFilter) deadStep {
-			return stepping(q.PurgeDeadStep, name, f)
+		func(q engine.Queues, name string, f engine.DeadFilter, limit int) jobAct {
+			return stepping(q.PurgeDeadStep, name, f, limit)
 		}}
 )
 
@@ -191,7 +191,7 @@ func (c *call) changeDead(act deadAct) {
 	if body.PerSecond != nil {
 		perSecond = *body.PerSecond
 	}
-	started, ok := c.api.jobs.start(c.queue(), act.name, perSecond, act.step(admin, c.queue(), filter))
+	started, ok := c.api.jobs.start(&job{Queue: c.queue(), Act: act.name, PerSecond: perSecond}, act.step(admin, c.queue(), filter, stepOf(perSecond)))
 	if !ok {
 		c.refuse(codeTooManyJobs)
 		return
@@ -201,9 +201,10 @@ func (c *call) changeDead(act deadAct) {
 }
 
 // stepping is a step of a job of this queue and filter.
-func stepping(change changeStep, queue string, f engine.DeadFilter) deadStep {
-	return func(ctx context.Context, after int64, limit int) (engine.DeadStep, error) {
-		return change(ctx, queue, f, after, limit)
+func stepping(change changeStep, queue string, f engine.DeadFilter, limit int) jobAct {
+	return func(ctx context.Context, after int64) (stepped, error) {
+		did, err := change(ctx, queue, f, after, limit)
+		return stepped{changed: did.Changed, next: did.Next, done: err == nil && did.Next == 0}, err
 	}
 }
 
@@ -243,20 +244,43 @@ func (c *call) replaceDead() {
 	}
 }
 
-func (c *call) listJobs() { c.answer(map[string]any{"jobs": c.api.jobs.of(c.queue())}) }
+// owns reports whether a job is of the queue or stream of the path, and the caller may know where it writes.
+func (c *call) owns(one *job) bool {
+	if one.Queue != c.queue() || one.Stream != c.stream() {
+		return false
+	}
+	return c.caller == nil || one.replayed == nil || c.caller.MaySee(one.target().kind, one.target().name)
+}
 
-func (c *call) showJob() { c.job(false) }
+func (c *call) listJobs() { c.answer(map[string]any{"jobs": c.api.jobs.list(c.owns)}) }
 
-func (c *call) stopJob() { c.job(true) }
+func (c *call) showJob() {
+	if one, ok := c.job(false); ok {
+		c.answer(one)
+	}
+}
 
-func (c *call) job(stop bool) {
-	one, ok := c.api.jobs.find(c.queue(), c.r.PathValue("job"), stop)
-	if !ok {
-		c.refuseFor(&problem{code: engine.CodeNotFound, text: "this server has no such job: servers forget jobs when they stop, and the oldest of more than 100"})
+// stopJob stops a job. That of a replay needs the rights with which it was started.
+func (c *call) stopJob() {
+	one, ok := c.job(false)
+	if !ok || one.replayed != nil && !c.permitAlso(func(caller *auth.Caller) *problem { return mayAll(c.ctx, caller, one.target()) }) {
 		return
 	}
-	if stop {
-		c.acted(actStopJob, c.queue())
+	if one, ok = c.job(true); ok {
+		act, of := actStopJob, c.queue()
+		if one.replayed != nil {
+			act, of = actStopReplay, c.stream()
+		}
+		c.acted(act, of)
+		c.answer(one)
 	}
-	c.answer(one)
+}
+
+// job returns the job of the path, and stops it if asked to, or refuses the call.
+func (c *call) job(stop bool) (job, bool) {
+	one, ok := c.api.jobs.find(c.owns, c.r.PathValue("job"), stop)
+	if !ok {
+		c.refuseFor(&problem{code: engine.CodeNotFound, text: "this server has no such job: servers forget jobs when they stop, and the oldest of more than 100"})
+	}
+	return one, ok
 }

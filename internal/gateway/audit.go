@@ -58,6 +58,8 @@ const (
 	actPurgeDead    = "purge dead letters"
 	actReplaceDead  = "replace dead letter"
 	actStopJob      = "stop job of queue"
+	actReplay       = "replay stream"
+	actStopReplay   = "stop job of stream"
 	actRetain       = "set retention of stream"
 	actSeek         = "seek group of stream"
 	actDropGroup    = "drop group of stream"

@@ -30,6 +30,7 @@ func TestEverything_Routes(t *testing.T) {
 	for _, one := range []struct{ method, path, body string }{
 		{"GET", "/v1/streams", ""}, {"GET", "/v1/streams/s", ""},
 		{"GET", "/v1/streams/orders/messages?wait_ms=1", ""},
+		{"GET", "/v1/streams/orders/search?text=x&any_case=true&path=a.b&value=1&after=0&until=9&limit=5", ""}, {"GET", "/v1/streams/orders/search?text=x&key=k", ""},
 		{"POST", "/v1/streams/s/messages", `{"payload_base64":"YQ==","key":"k"}`},
 		{"GET", "/v1/streams/orders/groups?limit=5&after=a", ""},
 		{"GET", "/v1/streams/s/retention", ""},
@@ -97,6 +98,19 @@ func TestEverything_Jobs(t *testing.T) {
 		}
 		c.do("GET", queue+"/jobs", "")
 		c.do("DELETE", path, "")
+	}
+	for _, body := range []string{`{"to_stream":"s","after":0,"until":0,"key":"k","dry_run":true}`, `{"to_queue":"q","replay":"ABCDEFGHIJKLMNOP"}`} {
+		status, text := c.do("POST", "/v1/streams/orders/replay", body)
+		name, _, found := strings.Cut(strings.TrimPrefix(text, `{"job":"`), `"`)
+		if status != http.StatusOK || !found {
+			t.Fatalf("%d %s", status, text)
+		}
+		waitFor(t, func() bool {
+			_, text := c.do("GET", "/v1/streams/orders/jobs/"+name, "")
+			return !strings.Contains(text, `"state":"running"`)
+		}, "a replay does not end")
+		c.do("GET", "/v1/streams/orders/jobs", "")
+		c.do("DELETE", "/v1/streams/orders/jobs/"+name, "")
 	}
 	for range 4 {
 		c.do("POST", "/v1/queues/q/dead/redrive", `{"all":true}`)

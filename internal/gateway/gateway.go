@@ -149,9 +149,10 @@ type Server struct {
 	// sessions, api and recorder are nil unless All is served.
 	sessions *sessions
 	api      *api
-	// recorder has the last figures of the server, and database the state of its database: for /v1/overview.
+	// recorder has the last figures of the server, database the state of its database, and worst what waits the longest: for /v1/overview.
 	recorder *overview.Recorder
 	database databaseLook
+	worst    worstLook
 	ingested atomic.Uint64 // messages that /ws/ingest has taken
 	// work is the context of store calls by connections. It outlives requests,
 	// and ends when Shutdown's time is up.

@@ -6,15 +6,13 @@ import (
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/tidewire/tidewire/internal/engine"
 )
 
 const (
 	// maxJobs is how many jobs of a server run at a time, and maxKeptJobs how many it remembers.
 	maxJobs     = 4
 	maxKeptJobs = 100
-	// jobStep is how many dead letters one step of a job changes.
+	// jobStep is how many dead letters or messages one step of a job takes.
 	jobStep = 500
 	// maxPerSecond is the highest limit of a job.
 	maxPerSecond = 100_000
@@ -28,22 +26,43 @@ const (
 	jobFailed  = "failed"
 )
 
-// job redrives or purges the dead letters of a queue that a filter selects, step by step. It lives in the memory of its server: when that
-// ends, the steps that were done stay done, and the same job can be started again.
+// job redrives or purges the dead letters of a queue that a filter selects, or replays a part of a stream, step by step. It lives in the memory
+// of its server: when that ends, the steps that were done stay done, and the same job can be started again.
 type job struct {
 	ID      string `json:"job"`
-	Queue   string `json:"queue"`
-	Act     string `json:"act"` // redrive or purge
+	Queue   string `json:"queue,omitempty"`
+	Stream  string `json:"stream,omitempty"`
+	Act     string `json:"act"` // redrive, purge or replay
 	State   string `json:"state"`
-	Changed int64  `json:"changed"` // dead letters so far
+	Changed int64  `json:"changed"` // dead letters, or messages stored, so far
 	// PerSecond is how many it changes in a second at most; 0: no limit.
 	PerSecond int       `json:"per_second,omitempty"`
 	After     int64     `json:"after"` // the position up to which it has looked
 	Started   time.Time `json:"started"`
 	Ended     time.Time `json:"ended,omitzero"`
 	Error     code      `json:"error,omitempty"`
+	*replayed
 
 	stop context.CancelFunc
+}
+
+// copied returns a copy that nobody changes.
+func (j *job) copied() job {
+	one := *j
+	if one.replayed != nil {
+		r := *one.replayed
+		one.replayed = &r
+	}
+	return one
+}
+
+// stepped is the result of a step of a job.
+type stepped struct {
+	changed int64
+	next    int64 // the position up to which it has looked, 0 if it has not
+	done    bool  // nothing is left
+	why     code  // it may not go on
+	replayedStep
 }
 
 // jobs are the jobs of a server. Safe for concurrent use.
@@ -62,11 +81,19 @@ func newJobs() *jobs {
 	return j
 }
 
-// deadStep changes some dead letters after a position, at most limit.
-type deadStep func(ctx context.Context, after int64, limit int) (engine.DeadStep, error)
+// stepOf is how much one step of a job with a limit takes: a fourth of a second's share.
+func stepOf(perSecond int) int {
+	if perSecond == 0 {
+		return jobStep
+	}
+	return min(jobStep, max(1, perSecond/4))
+}
+
+// jobAct does a part of a job, after a position.
+type jobAct func(ctx context.Context, after int64) (stepped, error)
 
 // start starts a job, or returns false if there are too many.
-func (j *jobs) start(queue, act string, perSecond int, next deadStep) (job, bool) {
+func (j *jobs) start(one *job, next jobAct) (job, bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	active := 0
@@ -79,26 +106,23 @@ func (j *jobs) start(queue, act string, perSecond int, next deadStep) (job, bool
 		return job{}, false
 	}
 	ctx, stop := context.WithCancel(j.work)
-	one := &job{ID: rand.Text()[:16], Queue: queue, Act: act, State: jobRunning, PerSecond: perSecond, Started: time.Now().UTC(), stop: stop}
+	one.ID, one.State, one.Started, one.stop = rand.Text()[:16], jobRunning, time.Now().UTC(), stop
 	if len(j.all) >= maxKeptJobs {
 		oldest := slices.IndexFunc(j.all, func(one *job) bool { return one.State != jobRunning })
 		j.all = slices.Delete(j.all, oldest, oldest+1)
 	}
 	j.all = append(j.all, one)
-	j.running.Go(func() { j.run(ctx, one, next) })
-	return *one, true
+	after := one.After
+	j.running.Go(func() { j.run(ctx, one, after, next) })
+	return one.copied(), true
 }
 
-func (j *jobs) run(ctx context.Context, one *job, next deadStep) {
+func (j *jobs) run(ctx context.Context, one *job, after int64, next jobAct) {
 	defer one.stop()
-	after, limit := int64(0), jobStep
-	if one.PerSecond > 0 {
-		limit = min(limit, max(1, one.PerSecond/4)) // a fourth of a second's share at a time
-	}
 	due := time.Now()
 	for {
-		done, err := next(ctx, after, limit)
-		after = done.Next
+		done, err := next(ctx, after)
+		after = done.next
 		if j.note(ctx, one, done, err) {
 			return
 		}
@@ -106,7 +130,7 @@ func (j *jobs) run(ctx context.Context, one *job, next deadStep) {
 			if now := time.Now(); due.Before(now) {
 				due = now
 			}
-			due = due.Add(time.Duration(done.Changed) * time.Second / time.Duration(one.PerSecond))
+			due = due.Add(time.Duration(done.changed) * time.Second / time.Duration(one.PerSecond))
 			select {
 			case <-time.After(time.Until(due)):
 			case <-ctx.Done(): // the next step says so
@@ -116,48 +140,53 @@ func (j *jobs) run(ctx context.Context, one *job, next deadStep) {
 }
 
 // note takes note of a step, and reports whether it was the last.
-func (j *jobs) note(ctx context.Context, one *job, done engine.DeadStep, err error) (last bool) {
+func (j *jobs) note(ctx context.Context, one *job, done stepped, err error) (last bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	one.Changed += done.Changed
+	one.Changed += done.changed
+	one.After = max(one.After, done.next)
+	if one.replayed != nil {
+		one.add(done.replayedStep)
+	}
 	switch {
 	case err != nil && ctx.Err() == nil:
 		one.State, one.Error = jobFailed, codeOf(err, codeUnavailable)
+	case done.why != "":
+		one.State, one.Error = jobFailed, done.why
+	case done.done:
+		one.State = jobDone
 	case ctx.Err() != nil:
 		one.State = jobStopped
-	case done.Next == 0:
-		one.State = jobDone
 	default:
-		one.After = done.Next
 		return false
 	}
 	one.Ended = time.Now().UTC()
 	return true
 }
 
-// of returns the jobs of a queue, oldest first.
-func (j *jobs) of(queue string) []job {
+// list returns the jobs for which of is true, oldest first.
+func (j *jobs) list(of func(*job) bool) []job {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	all := []job{}
 	for _, one := range j.all {
-		if one.Queue == queue {
-			all = append(all, *one)
+		if of(one) {
+			all = append(all, one.copied())
 		}
 	}
 	return all
 }
 
-// find returns the job of a queue with that ID, and stops it if asked to.
-func (j *jobs) find(queue, id string, stop bool) (job, bool) {
+// find returns the job with that ID for which of is true, and stops it if asked to.
+func (j *jobs) find(of func(*job) bool, id string, stop bool) (job, bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for _, one := range j.all {
-		if one.Queue == queue && one.ID == id {
+		if one.ID == id && of(one) {
 			if stop {
 				one.stop()
 			}
-			return *one, true
+			return one.copied(), true
 		}
 	}
 	return job{}, false

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tidewire/tidewire/internal/budget"
 	"github.com/tidewire/tidewire/internal/engine"
 	"github.com/tidewire/tidewire/internal/overview"
 )
@@ -19,6 +20,8 @@ func (s *Server) recorded() *overview.Recorder {
 	return overview.NewRecorder(time.Now(), &s.sessions.latency,
 		overview.Figure{Name: "connections", Read: func() int64 { return int64(s.conns.count()) }},
 		overview.Figure{Name: "memory_bytes", Read: processMemory},
+		overview.Figure{Name: "unsent_bytes", Read: func() int64 { return s.cfg.Budget.Held(budget.Output) }},
+		overview.Figure{Name: "group_lag", Read: s.worst.read},
 		total("stored", s.sessions.stored.Load),
 		total("chats", s.chats.messages.Load),
 		total("ingested", s.ingested.Load),
@@ -43,6 +46,11 @@ func (c *call) overview() {
 	if !ok {
 		return
 	}
+	worst := c.r.URL.Query().Get("worst")
+	if worst != "" && worst != "true" {
+		c.refuseFor(wrong(codeParameter, "worst", "true, or none"))
+		return
+	}
 	s := c.api.server
 	answer := map[string]any{
 		"started": s.recorder.Began().UTC(), "closed": s.cfg.Auth.Policy != nil, "points": s.recorder.After(after),
@@ -55,6 +63,15 @@ func (c *call) overview() {
 	}
 	if s.cfg.Engine.Database != nil {
 		answer["database"] = s.database.look(c.ctx, s.cfg.Engine.Database)
+	}
+	if worst != "" {
+		group, queue := s.worst.look(c.ctx, s.cfg.Engine, c.caller)
+		if group != nil {
+			answer["group"] = group
+		}
+		if queue != nil {
+			answer["queue"] = queue
+		}
 	}
 	c.answer(answer)
 }

@@ -2,8 +2,9 @@
 import { effect, signal } from "@preact/signals";
 import { ask } from "../api.js";
 import { codeOf } from "../parts/notice.js";
+import { place } from "../router.js";
 import { closed, user, wanted } from "../session.js";
-import { merge, type Points } from "../parts/points.js";
+import { merge, newer, type Points } from "../parts/points.js";
 
 export interface Database {
   reachable: boolean;
@@ -16,7 +17,7 @@ export interface Database {
   max_connections: number;
 }
 
-export interface Overview {
+export interface Overview extends Worst {
   version?: string;
   node?: string;
   started: string;
@@ -25,8 +26,16 @@ export interface Overview {
   database?: Database;
 }
 
+/** The group with the most to read, and the queue in which a message has waited the longest. */
+export interface Worst {
+  group?: { stream: string; group: string; lag: number };
+  queue?: { queue: string; ready: number; dead: number; oldest_ms: number; paused: boolean };
+}
+
 export const overview = signal<Overview | undefined>(undefined);
 export const points = signal<Points>({ time: [] });
+/** The servers that have answered lately: behind a load balancer, another one may answer each time. */
+export const servers = signal<string[]>([]);
 /** Why there are no figures. */
 export const trouble = signal<unknown>(undefined);
 
@@ -40,6 +49,7 @@ export function poll(): void {
     if (wanted.value) return;
     overview.value = undefined;
     points.value = { time: [] };
+    told.clear();
     trouble.value = undefined;
     const mine = ++turn;
     void follow(() => mine === turn && !wanted.peek());
@@ -51,7 +61,8 @@ async function follow(still: () => boolean): Promise<void> {
     await visible();
     const began = Date.now();
     try {
-      take(await ask<Overview>(`overview?after=${points.peek().time.at(-1) ?? 0}`), still);
+      const now = await ask<Overview>(`overview?after=${after()}${place.peek().parts.length ? "" : "&worst=true"}`);
+      if (still()) take(now);
     } catch (error) {
       if (!still()) return;
       trouble.value = error;
@@ -64,14 +75,39 @@ async function follow(still: () => boolean): Promise<void> {
   }
 }
 
-function take(now: Overview, still: () => boolean): void {
-  if (!still()) return;
-  const other = overview.peek() && overview.peek()!.started !== now.started;
+/** What a server has told, and when. */
+interface Told {
+  now: Overview;
+  points: Points;
+  at: number;
+}
+
+const told = new Map<string, Told>();
+let shown = "";
+
+/** How long a server is shown that does not answer any more, while another one does. */
+const patience = 5 * second;
+
+/** The time after which points are asked for: nobody knows which server will answer. */
+const after = () => Math.min(...[...told.values()].map(({ points }) => points.time.at(-1) ?? 0), told.size ? Infinity : 0);
+
+/** Keeps the points of each server, and shows those of one: the chosen one, or else the first, as long as it answers. */
+export function take(now: Overview, chosen = place.peek().query.get("node"), at = Date.now()): void {
   trouble.value = undefined;
   closed.value = now.closed;
-  // A server that has begun anew, or another one of the cluster: its own points follow with the next request.
-  points.value = other ? { time: [] } : merge(points.peek(), now.points);
-  overview.value = now;
+  const name = now.node ?? now.started;
+  const before = told.get(name);
+  for (const [other, { at: seen }] of told) if (at - seen > patience) told.delete(other);
+  // The points of a server that has begun anew, or is another one, follow with the next request, with all that it has.
+  const its = before?.now.started === now.started ? merge(before.points, newer(now.points, before.points.time.at(-1) ?? 0)) : told.size ? { time: [] } : now.points;
+  told.set(name, { now, points: its, at });
+  if (chosen && told.has(chosen)) shown = chosen;
+  if (!told.has(shown)) shown = name;
+  const one = told.get(shown)!;
+  servers.value = [...told.keys()].sort();
+  // The worst of the cluster are the same for all: the newest answer counts.
+  overview.value = { ...one.now, group: now.group, queue: now.queue } as Overview;
+  points.value = one.points;
 }
 
 /** Waits until the page can be seen: nobody looks at a hidden one. */

@@ -1,8 +1,10 @@
+import type { ComponentChildren } from "preact";
 import { useRef } from "preact/hooks";
 import { bytes, full, micros, short, span } from "../format/numbers.js";
 import { Trouble } from "../parts/notice.js";
+import { change, href } from "../router.js";
 import { token } from "../session.js";
-import { overview, points, trouble } from "./data.js";
+import { overview, points, servers, trouble, type Overview } from "./data.js";
 import { FirstSteps } from "./first.js";
 import { Nodes } from "./nodes.js";
 import { Plot } from "../parts/plot.js";
@@ -25,7 +27,12 @@ export function OverviewScreen() {
       {now && (
         <>
           <Insecure open={!now.closed} />
-          <Tiles now={points.value} started={now.started} />
+          {servers.value.length > 1 && (
+            <div class="buttons" role="group" aria-label="Figures of server">
+              {servers.value.map((name) => <button key={name} type="button" aria-pressed={name === (now.node ?? now.started)} onClick={() => change({ node: name }, { replace: true })}>{name}</button>)}
+            </div>
+          )}
+          <Tiles now={points.value} is={now} />
           {quiet.current && <FirstSteps />}
           <section aria-labelledby="plots" class="plots">
             <h2 id="plots" class="hidden">The last 15 minutes</h2>
@@ -44,6 +51,8 @@ export function OverviewScreen() {
               { name: "publish_p99_us", label: "p99", colour: 1, dash: wide },
             ]} />
             <Plot title="Connections" points={points} write={short} least={4} lines={[{ name: "connections", label: "open", colour: 5 }]} />
+            <Plot title="Still to read by the worst group" points={points} write={short} least={4} lines={[{ name: "group_lag", label: "messages", colour: 3 }]} />
+            <Plot title="Unsent to clients" points={points} write={bytes} least={1024} lines={[{ name: "unsent_bytes", label: "bytes", colour: 1 }]} />
           </section>
           <div class="pair">
             {now.database && <PostgreSQL database={now.database} />}
@@ -57,7 +66,7 @@ export function OverviewScreen() {
   );
 }
 
-function Tiles({ now, started }: { now: Points; started: string }) {
+function Tiles({ now, is: { started, group, queue } }: { now: Points; is: Overview }) {
   const value = (name: string, write: (n: number) => string) => {
     const n = last(now, name);
     return n === undefined ? "–" : write(n);
@@ -74,12 +83,15 @@ function Tiles({ now, started }: { now: Points; started: string }) {
       <Tile name="Delivered" value={value("delivered", rate)} note={`highest ${rate(highest(now, "delivered"))}`} />
       <Tile name="Publish, p50" value={latency("publish_p50_us")} note={`p99 ${latency("publish_p99_us")}`} />
       <Tile name="Missed or refused" value={full(slow)} note={slow ? `${full(total(now, "missed"))} missed by slow members, ${full(total(now, "rate_limited"))} over a rate` : "none in 15 minutes"} bad={slow > 0} />
+      <Tile name="Worst group" value={group ? full(group.lag) : "–"} note={group ? <>to read by <a href={href(["streams", group.stream], { group: group.group })}>{group.group} of {group.stream}</a></> : "no group is known"} />
+      <Tile name="Worst queue" value={queue ? full(queue.ready) : "–"} note={queue ? <>ready in <a href={href(["queues", queue.queue], { show: queue.dead ? "dead" : undefined })}>{queue.queue}</a>, oldest {span(queue.oldest_ms)}, {full(queue.dead)} dead</> : "no queue is known"} bad={!!queue?.dead} />
+      <Tile name="Unsent" value={value("unsent_bytes", bytes)} note="to all connections" />
       <Tile name="Memory" value={value("memory_bytes", bytes)} note={`up ${span(Date.now() - Date.parse(started))}`} />
     </dl>
   );
 }
 
-function Tile({ name, value, note, bad = false }: { name: string; value: string; note: string; bad?: boolean }) {
+function Tile({ name, value, note, bad = false }: { name: string; value: string; note: ComponentChildren; bad?: boolean }) {
   return (
     <div class={bad ? "tile bad" : "tile"}>
       <dt>{name}</dt>

@@ -81,7 +81,7 @@ interface Drawing {
 
 function drawingOf(points: Points, lines: Line[], least: number, gaps: boolean): Drawing {
   const end = points.time.at(-1) ?? Math.floor(Date.now() / 1000);
-  const values = lines.map(({ name }) => even(points, name, end).map((value) => (gaps && !value ? null : value)));
+  const values = lines.map(({ name }) => even(points, name, end).map((value) => ((gaps && !value) || value! < 0 ? null : value)));
   const top = above(values.flat().reduce<number>((most, value) => Math.max(most, value ?? 0), least));
   return { end, top, values, paths: values.map((line) => pathOf(line, top)) };
 }

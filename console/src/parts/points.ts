@@ -15,6 +15,12 @@ export function merge(before: Points, more: Points): Points {
   return all;
 }
 
+/** The points after a time. */
+export function newer(points: Points, time: number): Points {
+  const from = points.time.findIndex((at) => at > time);
+  return Object.fromEntries(Object.entries(points).map(([name, values]) => [name, from < 0 ? [] : values.slice(from)])) as Points;
+}
+
 /** A list with a point for each second of the last 15 minutes before `end`: null where there is none. So a plot has gaps, and its width is always the same. */
 export function even(points: Points, name: string, end: number): (number | null)[] {
   const values: (number | null)[] = new Array(length).fill(null);

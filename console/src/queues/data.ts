@@ -1,5 +1,6 @@
 // Reads queues and their dead letters, and acts on them.
 import { ask, part, text } from "../api.js";
+import type { Job as AnyJob } from "../parts/jobs.js";
 import type { Refusals, Right } from "../rights.js";
 import { shown, type Shown } from "../streams/messages.js";
 
@@ -41,14 +42,8 @@ export const fields = ["reason", "key", "min_attempts", "max_attempts", "since",
 
 export type Act = "redrive" | "purge";
 
-export interface Job {
-  job: string;
+export interface Job extends AnyJob {
   act: Act;
-  state: "running" | "done" | "stopped" | "failed";
-  changed: number;
-  started: string;
-  ended?: string;
-  error?: string;
 }
 
 export interface LetterPage {

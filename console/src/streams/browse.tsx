@@ -54,6 +54,8 @@ export function Browse({ is, view, look, opened, open, detail }: Look) {
           <button type="button" onClick={() => show(0)} aria-pressed={after === 0}>Oldest</button>
         </div>
         <button type="button" onClick={() => change({ live: 1, after: undefined, open: undefined })}>Follow live</button>
+        <button type="button" onClick={() => change({ search: 1, after: undefined, open: undefined })}>Search</button>
+        <button type="button" onClick={() => change({ replay: 1, from: after === undefined ? undefined : after + 1, after: undefined, open: undefined })}>Replay …</button>
         <ViewChoice view={view} look={look} name="view" />
       </div>
       {error !== undefined && <p class="bad" role="alert">{messageOf(error)}</p>}

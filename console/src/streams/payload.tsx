@@ -1,4 +1,4 @@
-import { bytesOf, hexLines, preview } from "../format/bytes.js";
+import { bytesOf, hexLines, preview, visible } from "../format/bytes.js";
 import { layOut, parse } from "../format/json.js";
 
 export const views = ["json", "text", "hex"] as const;
@@ -33,9 +33,17 @@ export function Payload({ payload, view }: { payload: string | Uint8Array; view:
 }
 
 /** The beginning of a payload in a table. */
-export function Preview({ payload, view }: { payload: string | Uint8Array; view: View }) {
+export function Preview({ payload, view, find }: { payload: string | Uint8Array; view: View; find?: string | undefined }) {
+  const hit = find && typeof payload === "string" ? payload.toLowerCase().indexOf(find.toLowerCase()) : -1;
+  if (hit >= 0 && view !== "hex") return <Marked payload={payload as string} hit={hit} size={find!.length} />;
   if (payload.length === 0) return <span class="soft">empty</span>;
   if (view === "hex") return <>{preview(bytesOf(typeof payload === "string" ? payload.slice(0, 100) : payload))}</>;
   if (typeof payload !== "string") return <><span class="tag">bytes</span> {preview(payload)}</>;
   return <>{preview(payload)}</>;
+}
+
+/** The surroundings of a text that was found. */
+function Marked({ payload, hit, size }: { payload: string; hit: number; size: number }) {
+  const from = hit > 60 ? hit - 30 : 0;
+  return <>{from > 0 && "… "}{visible(payload.slice(from, hit))}<mark>{visible(payload.slice(hit, hit + size))}</mark>{preview(payload.slice(hit + size))}</>;
 }

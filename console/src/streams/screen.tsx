@@ -3,15 +3,19 @@ import { full } from "../format/numbers.js";
 import { minute } from "../format/time.js";
 import { useLoad } from "../parts/load.js";
 import { Trouble } from "../parts/notice.js";
+import { useRights } from "../rights.js";
 import { change, href, place } from "../router.js";
 import { Browse } from "./browse.js";
 import { Detail } from "./detail.js";
-import { Groups, Retained } from "./groups.js";
+import { Groups } from "./groups.js";
 import { Live } from "./live.js";
 import { positionOf } from "./look.js";
 import { info, type Info, type Shown } from "./messages.js";
 import { views, type View } from "./payload.js";
 import { Publish } from "./publish.js";
+import { Replay } from "./replay.js";
+import { Retained } from "./retention.js";
+import { Search } from "./search.js";
 
 /** One stream. */
 export function StreamScreen({ name }: { name: string }) {
@@ -28,16 +32,18 @@ export function StreamScreen({ name }: { name: string }) {
 }
 
 function Stream({ is }: { is: Info }) {
+  const may = useRights({ admin: `admin stream:${is.stream}` });
+  const acts = !!may && !may.admin;
   return (
     <>
       <dl class="summary">
         {!is.partitions && <div><dt>Last position</dt><dd>{full(is.head)}</dd></div>}
         {is.partitions && <div><dt>Partitions</dt><dd>{is.partitions}</dd></div>}
         <div><dt>Read by key</dt><dd>{is.keyed ? "yes" : "no"}</dd></div>
-        <div><dt>Keeps</dt><dd><Retained stream={is.stream} /></dd></div>
+        <div><dt>Keeps</dt><dd><Retained is={is} acts={acts} /></dd></div>
         <div><dt>Created</dt><dd><time dateTime={is.created}>{minute(is.created)}</time></dd></div>
       </dl>
-      {is.partitions ? <Partitions stream={is.stream} count={is.partitions} /> : <Messages is={is} />}
+      {is.partitions ? <Partitions stream={is.stream} count={is.partitions} /> : <Messages is={is} acts={acts} />}
     </>
   );
 }
@@ -58,12 +64,12 @@ function Partitions({ stream, count }: { stream: string; count: number }) {
   );
 }
 
-function Messages({ is }: { is: Info }) {
+function Messages({ is, acts }: { is: Info; acts: boolean }) {
   const { query } = place.value;
   const [again, setAgain] = useState<Shown>();
   const view = views.find((one) => one === query.get("view")) ?? "json";
   const opened = positionOf(query.get("open"));
-  const live = query.has("live");
+  const Mode = query.has("live") ? Live : query.has("search") ? Search : query.has("replay") ? Replay : Browse;
   const look = (next: View) => change({ view: next === "json" ? undefined : next }, { replace: true });
   const open = (position: number) => change({ open: position === opened ? undefined : position }, { replace: true });
   const close = () => {
@@ -74,9 +80,9 @@ function Messages({ is }: { is: Info }) {
   const common = { is, view, look, opened, open, detail };
   return (
     <>
-      {live ? <Live {...common} /> : <Browse {...common} />}
+      <Mode {...common} />
       <Publish stream={is.stream} from={again} />
-      <Groups stream={is.stream} />
+      <Groups stream={is.stream} acts={acts} />
     </>
   );
 }

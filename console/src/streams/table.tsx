@@ -11,10 +11,12 @@ interface TableOptions {
   opened: number | undefined;
   open: (position: number) => void;
   label: string;
+  /** A text that is marked in payloads. */
+  find?: string | undefined;
 }
 
 /** Messages in a table, the newest first. */
-export function MessageTable({ messages, view, opened, open, label }: TableOptions) {
+export function MessageTable({ messages, view, opened, open, label, find }: TableOptions) {
   return (
     <table class="messages" aria-label={label}>
       <thead><tr><th scope="col" class="n">Position</th><th scope="col" class="when">Time</th><th scope="col">Key</th><th scope="col">Payload</th></tr></thead>
@@ -28,7 +30,7 @@ export function MessageTable({ messages, view, opened, open, label }: TableOptio
             </th>
             <td class="when"><time dateTime={m.time}>{moment(m.time)}</time></td>
             <td class="key">{m.key === undefined ? <span class="soft">–</span> : visible(m.key)}</td>
-            <td class="preview"><Preview payload={m.payload} view={view} /></td>
+            <td class="preview"><Preview payload={m.payload} view={view} find={find} /></td>
           </tr>
         ))}
       </tbody>

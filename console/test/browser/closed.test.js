@@ -80,6 +80,9 @@ test("a user sees what it may, and is told what it may not", async (t) => {
   await page.getByLabel("Payload", { exact: true }).fill("x");
   await page.getByRole("button", { name: "Publish", exact: true }).click();
   await page.getByText("It needs the right “publish stream:open-1”.").waitFor();
+  await v1(base, "POST", "streams/open-1/groups/readers/commit", { position: 1 }, admin);
+  await page.getByRole("row").filter({ hasText: "readers" }).waitFor();
+  assert.equal(await page.getByRole("button", { name: /Reset|Drop|Change/ }).count(), 0);
   await page.goto(`${base}/console/streams/secret-1?live=1`);
   await page.getByText("The stream could not be read").waitFor();
 });

@@ -40,6 +40,10 @@ const screens = {
   message: ["streams/orders?open=55&after=20", "Publish again"],
   hex: ["streams/orders?view=hex&open=3", "000000  7b"],
   live: ["streams/orders?live=1", "Waiting for the next message"],
+  search: ["streams/orders?search=1&text=%22ID%22:5&path=paid&value=true&open=6", "All is read."],
+  nothing: ["streams/orders?search=1", "Nothing is looked for yet"],
+  replay: ["streams/orders?replay=1&into=queue&target=mail", "Count first"],
+  group: ["streams/orders?group=readers", "readers continues with"],
   partitions: ["streams/parted", "Choose one"],
   rooms: ["rooms", "Nobody is in a room now"],
   room: ["rooms/public?as=ann", "You see chats while you are in the room"],
@@ -121,9 +125,9 @@ test("all plots show the values of the second under the pointer", async (t) => {
   await page.goto(`${base}/console/`);
   const drawing = page.locator(".plot .drawing svg");
   await drawing.first().hover({ position: { x: 5, y: 20 } });
-  await becomes(() => page.locator(".plot time").count(), 4);
+  await becomes(() => page.locator(".plot time").count(), 6);
   assert.match(await page.locator(".plot time").first().innerText(), /^ at \d\d:\d\d:\d\d$/);
-  await becomes(() => page.locator(".plot .under").count(), 4);
+  await becomes(() => page.locator(".plot .under").count(), 6);
   await page.locator("h1").hover();
   await becomes(() => page.locator(".plot time").count(), 0);
 });
@@ -160,12 +164,28 @@ test("no data are markup, in any field", async (t) => {
       await page.getByRole("button", { name: "Publish again" }).click();
       await page.getByRole("row").filter({ has: page.getByRole("rowheader", { name: text, exact: true }) }).waitFor();
       await clean(`${text} as ${view}`);
+      if (view !== "json") continue;
+      await page.getByRole("button", { name: `Drop ${text}`, exact: true }).click();
+      await page.getByRole("dialog").waitFor();
+      await clean(`drop of ${text}`);
     }
     assert.equal(await page.title(), `${text} · Tidewire`);
     await page.goto(`${base}/console/streams/orders?live=1&key=${part(text)}&view=${part(text)}`);
     await page.getByText(`key ${text}`).waitFor();
     await page.goto(`${base}/console/streams/orders?after=${part(text)}&open=${part(text)}&key=${part(text)}`);
     await page.getByText("No message here has this key").waitFor();
+    await page.goto(`${base}/console/streams/${part(text)}?search=1&text=${part(text)}`);
+    await page.locator("mark").first().waitFor();
+    await clean(`search for ${text}`);
+    await page.goto(`${base}/console/streams/orders?search=1&${["text", "case", "path", "value", "key", "from", "to"].map((name) => `${name}=${part(text)}`).join("&")}`);
+    await page.getByText("No message matches").waitFor();
+    await page.goto(`${base}/console/streams/${part(text)}?replay=1&into=${part(text)}&target=${part(`${text}!`)}&from=${part(text)}`);
+    await page.getByLabel("Into the").selectOption("queue");
+    await page.getByLabel("From position").fill("1");
+    await page.getByRole("button", { name: "Count first" }).click();
+    await page.getByRole("button", { name: "Replay 8 messages …" }).click();
+    await page.getByRole("dialog").waitFor();
+    await clean(`replay of ${text}`);
     await page.goto(`${base}/console/streams?find=${part(text)}`);
     await page.getByRole("link", { name: text, exact: true }).waitFor();
     await page.goto(`${base}/console/${part(text)}/${part(text)}`);

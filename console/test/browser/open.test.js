@@ -48,13 +48,41 @@ test("the overview shows what happens", async (t) => {
   await page.goto(`${base}/console/`);
   await becomes(() => page.title(), "Overview · Tidewire");
   await page.locator(".tile", { hasText: "Stored" }).getByText(/highest [1-9]/).waitFor();
-  await becomes(() => page.locator(".plot .drawing").count(), 4);
+  await becomes(() => page.locator(".plot .drawing").count(), 6);
   assert.match(await page.locator(".plot .drawing").first().getAttribute("aria-label"), /The newest values: streams, queues, events \d+\/s/);
   await page.locator(".card", { hasText: "PostgreSQL" }).getByText("answers", { exact: true }).waitFor();
   const asked = [];
   page.on("request", (request) => request.url().includes("/v1/overview") && asked.push(request.url()));
   await page.waitForTimeout(2500);
-  assert.ok(asked.length >= 2 && asked.every((url) => /after=\d{10}$/.test(url)), `it asks for what is new: ${asked}`);
+  assert.ok(asked.length >= 2 && asked.every((url) => /after=\d{10}&worst=true$/.test(url)), `it asks for what is new: ${asked}`);
+});
+
+test("the overview links to the worst group and queue, and shows the servers of a cluster", async (t) => {
+  await fill("slow", 30);
+  await v1(base, "POST", "streams/slow/groups/late/commit", { position: 3 });
+  await v1(base, "POST", "queues/waiting", {});
+  await v1(base, "POST", "queues/waiting/messages", { payload: "x" });
+  const page = await open(t, browser, base);
+  const names = ["n1", "n2"];
+  let answers = 0;
+  await page.route("**/v1/overview*", async (route) => {
+    const response = await route.fetch();
+    await route.fulfill({ response, json: { ...(await response.json()), node: names[answers++ % 2] } });
+  });
+  await page.route("**/v1/nodes", (route) => route.fulfill({ json: { node: "n1", nodes: [{ node: "n1", version: "v1", started: "2026-01-02T03:04:05Z", seen_ms: 500, heard: true }, { node: "n2", heard: false }] } }));
+  await page.goto(`${base}/console/`);
+  const figures = page.getByRole("group", { name: "Figures of server" });
+  await figures.getByRole("button", { name: "n1" }).waitFor();
+  await becomes(() => figures.locator("[aria-pressed=true]").allTextContents(), ["n1"]);
+  await figures.getByRole("button", { name: "n2" }).click();
+  await page.waitForURL(/node=n2$/);
+  await becomes(() => figures.locator("[aria-pressed=true]").allTextContents(), ["n2"]);
+  const nodes = page.getByRole("region", { name: "Servers of the cluster" });
+  await becomes(() => nodes.getByRole("row").allTextContents(), ["NameHeardVersionBeganSeen", "n1 (this one)yesv12026-01-02 03:041 s ago", "n2no–––"]);
+  await page.getByRole("link", { name: "waiting" }).waitFor({ timeout: 60_000 }); // names are listed each 15 s
+  await page.getByRole("link", { name: "late of slow" }).click();
+  await page.waitForURL(`${base}/console/streams/slow?group=late`);
+  await page.getByText("late continues with").waitFor();
 });
 
 test("the overview says when PostgreSQL is away, and when the server is", async (t) => {
@@ -236,7 +264,7 @@ test("a stream with partitions, groups, and what is not there", async (t) => {
   await page.goto(`${base}/console/streams/grouped`);
   const group = page.getByRole("row").filter({ hasText: "readers" });
   await group.waitFor();
-  await becomes(() => group.locator("th, td").allTextContents(), ["readers", "1", "3"]);
+  await becomes(() => group.locator("th, td").allTextContents(), ["readers", "1", "3", "Reset …Drop …"]);
   await page.goto(`${base}/console/streams/missing`);
   await page.getByText("The stream could not be read").waitFor();
   await page.goto(`${base}/console/nowhere/at/all`);

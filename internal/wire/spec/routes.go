@@ -47,7 +47,7 @@ func Routes() []Route {
 		{Method: "GET", Path: "/v1/openapi.json", Name: "getOpenAPI", Summary: "This description of /v1, as OpenAPI 3.1.", Right: Public, Answer: anyObject("OpenAPI 3.1")},
 		{Method: "GET", Path: "/v1/asyncapi.json", Name: "getAsyncAPI", Summary: "The description of /ws, as AsyncAPI 3.", Right: Public, Answer: anyObject("AsyncAPI 3")},
 	}
-	for _, some := range [][]Route{streamRoutes(), groupRoutes(), queueRoutes(), deliveryRoutes(), deadRoutes(), eventRoutes(), storeRoutes(), scheduleRoutes(), roomRoutes(), serverRoutes(), connectionRoutes(), keyRoutes()} {
+	for _, some := range [][]Route{streamRoutes(), replayRoutes(), groupRoutes(), queueRoutes(), deliveryRoutes(), deadRoutes(), eventRoutes(), storeRoutes(), scheduleRoutes(), roomRoutes(), serverRoutes(), connectionRoutes(), keyRoutes()} {
 		all = append(all, some...)
 	}
 	return all

@@ -91,17 +91,21 @@ func deadFilter() Fields {
 }
 
 func job() *Schema {
-	return objectOf(false,
+	return jobOf(required("queue", text("the queue")), []string{"redrive", "purge"}, "how many dead letters it has changed")
+}
+
+func jobOf(of Field, acts []string, changed string, more ...Field) *Schema {
+	return objectOf(false, append(Fields{
 		required("job", text("its name")),
-		required("queue", text("the queue")),
-		required("act", oneOfTexts("what it does", "redrive", "purge")),
+		of,
+		required("act", oneOfTexts("what it does", acts...)),
 		required("state", oneOfTexts("how far it is", "running", "done", "stopped", "failed")),
-		required("changed", atLeast(0, "how many dead letters it has changed")),
-		required("after", atLeast(0, "the position up to which it has looked; 0 when it is done")),
+		required("changed", atLeast(0, changed)),
+		required("after", atLeast(0, "the position up to which all is done")),
 		required("started", moment("when it began")),
 		optional("per_second", atLeast(1, "how many it changes in a second at most")),
 		optional("ended", moment("when it ended")),
-		optional("error", text("why it failed: a code")))
+		optional("error", text("why it failed: a code"))}, more...)...)
 }
 
 func deadRoutes() []Route {

@@ -46,6 +46,7 @@ func streamRoutes() []Route {
 				optional("wait_ms", between(0, 20_000, "how long to wait for a message; not beside key").byDefault(0))},
 			Answer: objectOf(false, required("messages", listOf(ref("storedMessage", ""), 0, 1000, "the messages; none after the last one")), next),
 			Codes:  append([]string{"not_keyed", "invalid"}, readCodes...)},
+		searchRoute(),
 		{Method: "GET", Path: "/v1/streams/{stream}/follow", Name: "followStream", Summary: "Sends the messages of a stream as server-sent events, those that are stored and then those to come.", Right: "read stream:NAME",
 			Query: follow, Headers: Fields{lastEventID}, Events: ref("storedMessage", ""), EventName: "message",
 			Codes: append([]string{"invalid_start", "stream_gone"}, readCodes...)},
@@ -54,6 +55,28 @@ func streamRoutes() []Route {
 		{Method: "PUT", Path: "/v1/streams/{stream}/retention", Name: "setRetention", Summary: "Sets what the stream keeps. A limit that is missing is removed.", Right: "admin stream:NAME",
 			Body: objectOf(true, retention(false)...), NoBody: true, Answer: objectOf(false, retention(true)...), Codes: []string{"not_found", "queue_stream", "invalid_duration"}},
 	}
+}
+
+func searchRoute() Route {
+	const most = 1024
+	return Route{Method: "GET", Path: "/v1/streams/{stream}/search", Name: "searchStream", Right: "read stream:NAME",
+		Summary: "Reads a part of a stream and answers with the messages that match: their key, headers or payload contains text, and their payload is JSON with a value at path. A request reads 10,000 messages or 8 MiB, and a last page: continue after next until done. A server reads for two requests at a time, the others wait.",
+		Query: Fields{
+			optional("text", textUpTo(0, most, "a text, whose UTF-8 is compared with the bytes of the key, of the payload, and of the headers as JSON. Text or path is needed")),
+			optional("any_case", oneOfTexts("upper and lower case of text are the same", "true")),
+			optional("path", textUpTo(0, most, "the path of a value in the payload: at most 16 names, or numbers in arrays, with dots between them, such as items.0.name, or a JSON pointer, such as /items/0/name")),
+			optional("value", textUpTo(0, most, "what is at path: the text of a string, or anything else as it is written without spaces. If it is missing, any value will do")),
+			afterPosition("after this position").withDefault(0),
+			optional("until", atLeast(0, "up to this position; if it is missing, to the end")),
+			optional("key", text("only messages with this key, of a keyed stream")),
+			pageSize(1000, 100)},
+		Answer: objectOf(false,
+			required("messages", listOf(ref("storedMessage", ""), 0, 1000, "the messages that match, in order")),
+			next,
+			required("read", atLeast(0, "how many messages it has read")),
+			required("bytes", atLeast(0, "how many bytes these take")),
+			required("done", boolean("nothing is left in the range"))),
+		Codes: append([]string{"not_keyed", "invalid"}, readCodes...)}
 }
 
 var (

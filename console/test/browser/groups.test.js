@@ -1,0 +1,84 @@
+// Groups of a stream, and what it keeps.
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { serve, v1 } from "../server.js";
+import { becomes, launch, open } from "./browser.js";
+
+let server, browser, base;
+before(async () => {
+  [server, browser] = await Promise.all([serve(), launch()]);
+  base = server.base;
+  await v1(base, "POST", "streams/orders", {});
+  for (let i = 0; i < 2; i++) await v1(base, "POST", "streams/orders/messages", { messages: Array.from({ length: 1000 }, () => ({ payload: "x" })) });
+  for (const [group, position] of [["far", 1900], ["near", 10]]) await v1(base, "POST", `streams/orders/groups/${group}/commit`, { position });
+});
+after(async () => {
+  await browser?.close();
+  await server?.end();
+});
+
+const row = (page, group) => page.getByRole("row").filter({ has: page.getByRole("rowheader", { name: group, exact: true }) });
+const cells = (page, group) => () => row(page, group).locator("td.n").allTextContents();
+
+test("a group is reset, with a preview and a question, and dropped", async (t) => {
+  const page = await open(t, browser, base);
+  await page.goto(`${base}/console/streams/orders`);
+  await page.getByRole("button", { name: "Reset near" }).click();
+  await page.waitForURL(/group=near$/);
+  await page.getByLabel("near continues with").selectOption("position");
+  await page.getByLabel("Position", { exact: true }).fill("501");
+  await page.getByRole("button", { name: "Preview" }).click();
+  const dialog = page.getByRole("dialog");
+  await dialog.getByText("From position 10 to 500: at most 490 messages will be skipped.").waitFor();
+  await dialog.getByText(/The next message is 501, of 20/).waitFor();
+  await dialog.getByRole("button", { name: "Reset" }).click();
+  await page.getByText("near continues after position 500.").waitFor();
+  await becomes(cells(page, "near"), ["500", "1,500"]);
+  await page.goto(`${base}/console/streams/orders?group=far`);
+  await page.getByRole("button", { name: "Preview" }).click();
+  await dialog.getByText("From position 1,900 to 0: at most 1,900 messages will be read again.").waitFor();
+  assert.equal(await dialog.getByRole("button", { name: "Reset" }).getAttribute("aria-disabled"), "true");
+  await dialog.getByRole("textbox").fill("far");
+  await dialog.getByRole("button", { name: "Reset" }).click();
+  await becomes(cells(page, "far"), ["0", "2,000"]);
+  await page.getByRole("button", { name: "Reset far" }).click();
+  await page.getByLabel("far continues with").selectOption("time");
+  await page.getByLabel("Time", { exact: true }).fill("2001-01-01T00:00");
+  await page.getByRole("button", { name: "Preview" }).click();
+  await dialog.getByText("The group is at position 0 already.").waitFor();
+  await dialog.getByRole("button", { name: "Cancel" }).click();
+  await page.getByLabel("far continues with").selectOption("position");
+  await page.getByLabel("Position", { exact: true }).fill("9000");
+  await page.getByRole("button", { name: "Preview" }).click();
+  await page.getByText("The last position is 2,000.").waitFor();
+  await page.getByRole("button", { name: "Drop near" }).click();
+  await dialog.getByRole("button", { name: "Drop" }).click();
+  await page.getByText("near is dropped.").waitFor();
+  await becomes(() => row(page, "near").count(), 0);
+});
+
+test("what a stream keeps is changed, and errors are shown", async (t) => {
+  const page = await open(t, browser, base, { allowed: ["503"] });
+  await page.goto(`${base}/console/streams/orders`);
+  await page.getByRole("button", { name: "Change …" }).click();
+  const dialog = page.getByRole("dialog");
+  await dialog.getByText("It keeps everything.").waitFor();
+  await dialog.getByLabel("At most so old", { exact: true }).fill("2");
+  await dialog.getByLabel("Unit of: At most so old").selectOption("days");
+  await dialog.getByText("Messages may be removed for ever, within seconds.").waitFor();
+  await dialog.getByLabel("keep what a group has not read").check();
+  await dialog.getByLabel("To go on, type the name").fill("orders");
+  await dialog.getByRole("button", { name: "Change" }).click();
+  await page.getByText("2 days, and what a group has not read").waitFor();
+  assert.deepEqual(await v1(base, "GET", "streams/orders/retention"), { max_age_ms: 172_800_000, max_bytes: 0, consumed: true });
+  await page.getByRole("button", { name: "Change …" }).click();
+  await becomes(() => dialog.getByLabel("At most so old", { exact: true }).inputValue(), "2");
+  await dialog.getByLabel("At most so old", { exact: true }).fill("x");
+  await dialog.getByRole("button", { name: "Change" }).click();
+  await dialog.getByText("A limit is a number, or empty.").waitFor();
+  await dialog.getByRole("button", { name: "Cancel" }).click();
+  for (const what of ["groups?*", "retention"]) await page.route(`**/orders/${what}`, (route) => route.fulfill({ status: 503, json: { error: { code: "unavailable", message: "not now" } } }));
+  await page.reload();
+  await page.getByText("The groups could not be listed").waitFor();
+  await page.getByText("not known: Not now.").waitFor();
+});

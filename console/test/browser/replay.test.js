@@ -1,0 +1,78 @@
+// Replays of a stream into another stream, and into a queue.
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { serve, v1 } from "../server.js";
+import { becomes, launch, open } from "./browser.js";
+
+let server, browser, base;
+before(async () => {
+  [server, browser] = await Promise.all([serve(), launch()]);
+  base = server.base;
+  await v1(base, "POST", "streams/orders", { keyed: true });
+  for (let i = 0; i < 3; i++) {
+    const messages = Array.from({ length: 1000 }, (_, j) => ({ key: `k${j % 4}`, headers: { n: j }, payload: `{"n":${i * 1000 + j + 1}}` }));
+    await v1(base, "POST", "streams/orders/messages", { messages });
+  }
+  await v1(base, "POST", "streams/copy", {});
+  await v1(base, "POST", "queues/mail", {});
+});
+after(async () => {
+  await browser?.close();
+  await server?.end();
+});
+
+test("messages are counted, asked about and replayed in order, and the address has what is asked for", async (t) => {
+  const page = await open(t, browser, base, { allowed: ["404", "400"] });
+  await page.goto(`${base}/console/streams/orders`);
+  await page.getByRole("button", { name: "Replay …" }).click();
+  await page.getByLabel("Name").fill("nowhere");
+  await page.getByRole("button", { name: "Count first" }).click();
+  await page.getByText("There is no stream \"nowhere\".").waitFor();
+  await page.getByLabel("Name").fill("orders");
+  await page.getByRole("button", { name: "Count first" }).click();
+  await page.getByText("not where the messages are already").waitFor();
+  await page.getByLabel("Name").fill("copy");
+  await page.getByLabel("From position").fill("101");
+  await page.getByLabel("to", { exact: true }).fill("2,600");
+  await page.getByRole("button", { name: "Count first" }).click();
+  await page.waitForURL(/into=stream&target=copy&from=101&to=2600/);
+  await page.getByRole("row", { name: /^Messages/ }).getByText("2,500, ").waitFor();
+  await page.getByRole("row", { name: /^First/ }).getByText(/^101, of 20/).waitFor();
+  await page.getByRole("row", { name: /^Target/ }).getByText("last position 0").waitFor();
+  assert.deepEqual((await v1(base, "GET", "streams/copy")).head, 0, "a count stores nothing");
+  await page.getByRole("button", { name: "Replay 2,500 messages …" }).click();
+  const dialog = page.getByRole("dialog");
+  assert.equal(await dialog.getByRole("button", { name: "Replay" }).getAttribute("aria-disabled"), "true");
+  await dialog.getByRole("textbox").fill("copy");
+  await dialog.getByRole("button", { name: "Replay" }).click();
+  await page.getByText("is done: 2,500 stored, up to position 2,600 of 2,600.").waitFor();
+  const { messages } = await v1(base, "GET", "streams/copy/messages?limit=1000");
+  assert.deepEqual(messages.map(({ payload }) => payload), Array.from({ length: 1000 }, (_, i) => `{"n":${101 + i}}`));
+  assert.deepEqual([messages[0].key, messages[0].headers], ["k0", { n: 100 }]);
+  await page.reload();
+  await becomes(() => page.getByLabel("Name").inputValue(), "copy");
+});
+
+test("a replay that was stopped goes on, and stores nothing twice", async (t) => {
+  const page = await open(t, browser, base);
+  await v1(base, "POST", "queues/mail/pause");
+  const first = await v1(base, "POST", "streams/orders/replay", { to_queue: "mail", key: "k1" });
+  await v1(base, "DELETE", `streams/orders/jobs/${first.job}`);
+  await becomes(async () => (await v1(base, "GET", `streams/orders/jobs/${first.job}`)).state === "running", false);
+  const stopped = await v1(base, "GET", `streams/orders/jobs/${first.job}`);
+  // The same again from the beginning, as after a loss of the server: what is there is found.
+  await v1(base, "POST", "streams/orders/replay", { to_queue: "mail", key: "k1", replay: first.replay, until: stopped.after });
+  await page.goto(`${base}/console/streams/orders?replay=1&into=queue&target=mail&key=k1`);
+  const line = page.locator(".jobs li").filter({ hasText: "queue mail" });
+  if (stopped.state === "stopped") {
+    await line.filter({ hasText: "was stopped" }).getByRole("button", { name: "Go on …" }).click();
+    await page.getByRole("dialog").getByRole("textbox").fill("mail");
+    await page.getByRole("dialog").getByRole("button", { name: "Replay" }).click();
+  }
+  await line.filter({ hasText: "is done" }).first().waitFor();
+  await becomes(async () => (await v1(base, "GET", "queues/mail")).ready, 750);
+  await page.getByRole("button", { name: "Count first" }).click();
+  await page.getByRole("row", { name: /^Target/ }).getByText(": 750 ready, 0 dead, paused").waitFor();
+  await page.getByRole("button", { name: "Browse" }).click();
+  await page.waitForURL(`${base}/console/streams/orders`);
+});
