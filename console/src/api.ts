@@ -58,5 +58,4 @@ export function failureOf(status: number, answer: string): Failure {
 /** Asks, and returns the answer. */
 export const ask = async <T>(path: string, call?: Call): Promise<T> => JSON.parse(await text(path, call));
 
-/** A name as a part of a path. */
-export const part = encodeURIComponent;
+export { part } from "./format/path.js";

@@ -1,5 +1,6 @@
 // The address bar has the whole state of a view: a link to it shows the same to somebody else.
 import { signal } from "@preact/signals";
+import { nameOf, part } from "./format/path.js";
 
 const prefix = "/console/";
 
@@ -11,11 +12,11 @@ export interface Place {
 
 /** Reads a path and its parameters. A part that is not percent-encoded correctly stays as it is. */
 export function placeOf(pathname: string, search: string): Place {
-  const decode = (part: string) => {
+  const decode = (one: string) => {
     try {
-      return decodeURIComponent(part);
+      return nameOf(decodeURIComponent(one));
     } catch {
-      return part;
+      return one;
     }
   };
   const path = pathname.startsWith(prefix) ? pathname.slice(prefix.length) : "";
@@ -29,7 +30,7 @@ export function href(parts: string[], parameters: Record<string, string | number
     if (value !== undefined && value !== "") query.set(name, String(value));
   }
   const search = query.toString();
-  return prefix + parts.map(encodeURIComponent).join("/") + (search && `?${search}`);
+  return prefix + parts.map(part).join("/") + (search && `?${search}`);
 }
 
 export const place = signal<Place>({ parts: [], query: new URLSearchParams() });

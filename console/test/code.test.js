@@ -79,3 +79,9 @@ test("Go is well formed", { skip: spawnSync("gofmt", ["-h"]).error && "there is 
 test("no program has a token in it", () => {
   for (const language of languages) for (const m of messages) assert.equal(codeOf(language, m).includes("TOKEN"), m.closed, language);
 });
+
+test("TypeScript sends large numbers as they were written", () => {
+  const text = codeOf("TypeScript", { origin: "http://x", stream: "..", key: undefined, closed: false, payload: "", headers: '{"id":9007199254740993,"n":[1.5,{"__proto__":2}]}' });
+  assert.match(text, /headers: \{"id":\(JSON as any\)\.rawJSON\("9007199254740993"\),"n":\[1\.5,\{\["__proto__"\]:2\}\]\}/);
+  assert.match(codeOf("curl", { origin: "http://x", stream: "..", key: undefined, closed: false, payload: "", headers: undefined }), /streams\/~\.\.\/messages/);
+});

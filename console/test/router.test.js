@@ -5,7 +5,7 @@ import { load } from "./load.js";
 const { placeOf, href } = await load("router.ts");
 
 test("an address is read as it was written", () => {
-  for (const name of ["orders", "a/b", "ä 漢", "100%", "?x=1&y", "#", "<img src=x>", "a+b"]) {
+  for (const name of ["orders", "a/b", "ä 漢", "100%", "?x=1&y", "#", "<img src=x>", "a+b", ".", "..", "~.", "~~..", "~", "...", "~..."]) {
     const { pathname, search } = new URL(href(["streams", name], { key: name, after: 0, live: undefined, view: "" }), "http://x");
     const place = placeOf(pathname, search);
     assert.deepEqual(place.parts, ["streams", name]);

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -128,6 +129,11 @@ func (a *api) call(w http.ResponseWriter, r *http.Request, to route, parameters 
 		c.refuseFor(&problem{code: codeParameter, text: "the query of the URL is malformed: want NAME=VALUE&…, percent-encoded"})
 		return
 	}
+	for _, part := range []string{"stream", "queue", "group", "store", "schedule", "room", "user"} {
+		if name := r.PathValue(part); withoutTilde(name) != name {
+			r.SetPathValue(part, withoutTilde(name))
+		}
+	}
 	for _, part := range []string{"stream", "queue", "group", "store"} {
 		if name := r.PathValue(part); name != "" && !usable(name) {
 			c.refuseFor(unusable(part, name))
@@ -143,6 +149,17 @@ func (a *api) call(w http.ResponseWriter, r *http.Request, to route, parameters 
 		return
 	}
 	to.handle(c)
+}
+
+// withoutTilde returns the name that a part of a path means. Clients take the parts . and .. for steps, also if they are encoded: so they
+// write a ~ before these names, and before those that consist of such an escape.
+func withoutTilde(part string) string {
+	if rest, found := strings.CutPrefix(part, "~"); found {
+		if name := strings.TrimLeft(rest, "~"); name == "." || name == ".." {
+			return rest
+		}
+	}
+	return part
 }
 
 // stillAuthorized refuses a call whose body came after the end of its token, or after a change of what counts.

@@ -1,6 +1,6 @@
 // A message as a program that publishes it.
 import { base64 } from "../format/bytes.js";
-import { parse, type Node } from "../format/json.js";
+import { loses, parse, type Node } from "../format/json.js";
 import { part } from "../api.js";
 import { curl, go, python, quoted, typescript, type Language, type Server } from "../parts/program.js";
 
@@ -40,8 +40,23 @@ function inTypeScript(p: Published): string {
   const text = typeof payload === "string";
   const codec = text ? "text" : "bytes";
   const value = text ? quoted(payload) : `Uint8Array.from(atob("${base64(payload)}"), (c) => c.charCodeAt(0))`;
-  const options = [...(key === undefined ? [] : [`key: ${quoted(key)}`]), ...(headers === undefined ? [] : [`headers: ${headers}`])];
+  const node = headers === undefined ? undefined : parse(headers);
+  const options = [...(key === undefined ? [] : [`key: ${quoted(key)}`]), ...(node ? [`headers: ${exact(node)}`] : [])];
   return typescript(p, `connect, ${codec}`, `await tw.stream(${quoted(stream)}, { codec: ${codec} }).publish(${value}${options.length ? `, { ${options.join(", ")} }` : ""});`);
+}
+
+/** JSON as a literal of JavaScript, which is written as it was: without rawJSON a large number would be rounded. */
+function exact(node: Node): string {
+  switch (node.kind) {
+    case "object":
+      return `{${node.members.map(({ key, value }) => `${key === "__proto__" ? '["__proto__"]' : quoted(key)}:${exact(value)}`).join()}}`;
+    case "array":
+      return `[${node.items.map(exact).join()}]`;
+    case "string":
+      return quoted(node.value);
+    default:
+      return loses(node) ? `(JSON as any).rawJSON(${quoted(node.text)})` : node.text;
+  }
 }
 
 function inPython(p: Published): string {

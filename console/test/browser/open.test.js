@@ -125,6 +125,24 @@ test("a stream is created, and published to", async (t) => {
   assert.deepEqual([messages[0].key, messages[0].headers, messages[0].payload], ["k1", { trace: "t1" }, `{"big":${big}}`]);
 });
 
+test("a stream may have the name of a step in a path", async (t) => {
+  const page = await open(t, browser, base);
+  for (const name of [".", "..", "~.."]) {
+    await page.goto(`${base}/console/streams`);
+    await page.getByLabel("Name").fill(name);
+    await page.getByRole("button", { name: "Create" }).click();
+    await page.getByRole("heading", { name, exact: true }).waitFor();
+    await page.getByText("Publish a message").click();
+    await page.getByLabel("Payload", { exact: true }).fill(`of ${name}`);
+    await page.getByRole("button", { name: "Publish", exact: true }).click();
+    await page.locator("table.messages").getByText(`of ${name}`, { exact: true }).waitFor();
+    await page.reload();
+    await page.locator("table.messages").getByText(`of ${name}`, { exact: true }).waitFor();
+  }
+  const { streams } = await v1(base, "GET", "streams");
+  assert.deepEqual(streams.map(({ stream }) => stream).filter((name) => /^~*\.+$/.test(name)).sort(), [".", "..", "~.."]);
+});
+
 test("streams are found by their names", async (t) => {
   for (const name of ["find-me", "other"]) await v1(base, "POST", `streams/${name}`, {});
   const page = await open(t, browser, base);
