@@ -12,6 +12,8 @@ import { OverviewScreen } from "./overview/screen.js";
 import { Empty } from "./parts/notice.js";
 import { QueueList } from "./queues/list.js";
 import { QueueScreen } from "./queues/screen.js";
+import { RoomList } from "./rooms/list.js";
+import { RoomScreen } from "./rooms/screen.js";
 import { href, place } from "./router.js";
 import { closed, connection, user, wanted } from "./session.js";
 import { SignIn, SignOut } from "./signin.js";
@@ -32,6 +34,7 @@ interface Screen {
 const screens: Screen[] = [
   { path: "", title: "Overview", All: OverviewScreen },
   { path: "connections", title: "Connections", All: ConnectionList, One: ConnectionScreen },
+  { path: "rooms", title: "Rooms", All: RoomList, One: RoomScreen },
   { path: "streams", title: "Streams", All: StreamList, One: StreamScreen },
   { path: "queues", title: "Queues", All: QueueList, One: QueueScreen },
   { path: "events", title: "Events", All: StoreList, One: EventScreen },

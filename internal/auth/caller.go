@@ -78,6 +78,9 @@ func (c *Caller) MayTakeID(ctx context.Context, store string, tags []string, id 
 // MaySee reports whether a rule gives the caller any right on the name: such names are in the lists that it gets. Config.Ask is not asked for each of them.
 func (c *Caller) MaySee(k Kind, name string) bool { return c.grants.AllowAny(k, name) }
 
+// Granted reports whether a rule gives the caller a right on the name. Config.Ask is not asked: it is for lists.
+func (c *Caller) Granted(v Verb, k Kind, name string) bool { return c.grants.Allow(v, k, name) }
+
 // Asked reports whether the caller's rights have depended on Config.Ask.
 func (c *Caller) Asked() bool { return c.asked.Load() }
 

@@ -26,7 +26,7 @@ type Verb string
 
 // verbs are the verbs of each kind. docs/how-to/secure.md says what each of them covers.
 var verbs = map[Kind][]Verb{
-	Room:   {"join", "chat", "history", "presence"},
+	Room:   {"join", "chat", "history", "presence", "admin"},
 	User:   {"notify"},
 	Stream: {"read", "publish", "commit", "admin"},
 	Queue:  {"enqueue", "consume", "inspect", "admin"},

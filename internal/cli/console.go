@@ -29,7 +29,7 @@ const (
 // consoleRights are the rights of an operator: everything that the console can do, except to start benchmarks.
 var consoleRights = []string{
 	"read,publish,commit,admin stream:**", "enqueue,consume,inspect,admin queue:**", "query,append,admin events:**",
-	"join,chat,history,presence room:**", "notify user:**", "metrics,connections,schedules server:*",
+	"join,chat,history,presence,admin room:**", "notify user:**", "metrics,connections,keys,schedules server:*",
 }
 
 // consoleCmd is the command that opens the console in a browser.

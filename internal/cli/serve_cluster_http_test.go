@@ -46,7 +46,7 @@ func TestCluster_ChatsByHTTP(t *testing.T) {
 	db := migrated(t)
 	flags := []string{
 		"--database-url", db.URL, "--cluster", "tides", "--cluster-listen", "127.0.0.1:0", "--stored-rooms", "kept",
-		"--auth-secret-file", secretFile(t, serverSecret), "--rule", "*: join,chat,history,presence room:**", "--rule", "*: notify user:**",
+		"--auth-secret-file", secretFile(t, serverSecret), "--rule", "*: join,chat,history,presence,admin room:**", "--rule", "*: notify user:**",
 	}
 	one, other := serve(t, flags...), serve(t, flags...)
 	ask := httpAs(t, one.addr, authtest.Token(t, serverSecret, "backend", time.Hour, nil))
@@ -79,7 +79,7 @@ func TestCluster_ChatsByHTTP(t *testing.T) {
 		}
 	}
 	members := func() string { return ask("GET", "/v1/rooms/loose/members", "") }
-	for until := time.Now().Add(30 * time.Second); members() != `{"room":"loose","count":1,"members":["ann"]}`; time.Sleep(20 * time.Millisecond) {
+	for until := time.Now().Add(30 * time.Second); members() != `{"room":"loose","count":1,"members":["ann"],"stored":false}`; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(until) {
 			t.Fatalf("the servers do not hear each other: %s", members())
 		}
@@ -127,6 +127,20 @@ func TestCluster_ChatsByHTTP(t *testing.T) {
 	page := ask("GET", "/v1/rooms/kept/chats?after=0", "")
 	if want := `{"chats":[` + live["kept kept"] + `,` + live["kept last"] + fmt.Sprintf(`],"next":%d}`, many.Results[0].Position); page != want || live["loose last"] == "" {
 		t.Errorf("the history is %s, ann got %s", page, live)
+	}
+	if got := ask("GET", "/v1/rooms?find=ke", ""); !strings.HasPrefix(got, `{"rooms":[{"room":"kept","count":1,"chats":`) || !strings.HasSuffix(got, `,"stored":true}]}`) {
+		t.Errorf("the rooms: %s", got)
+	}
+	for _, name := range []string{"loose", "kept"} {
+		if got := ask("POST", "/v1/rooms/"+name+"/kick", `{"user":"ann"}`); got != `{"connections":1}` {
+			t.Errorf("the kick from %s: %s", name, got)
+		}
+		if got := next(); !strings.Contains(got, `"code":"kicked"`) || !strings.Contains(got, `"room":"`+name+`"`) {
+			t.Errorf("ann got %s", got)
+		}
+	}
+	if got := members(); !strings.Contains(got, `"count":0`) {
+		t.Errorf("after the kick: %s", got)
 	}
 	if got := ask("POST", "/v1/rooms/kept/chats", `{"text":"x","user":"ann"}`); !strings.Contains(got, `"forbidden"`) {
 		t.Errorf("a chat as somebody else: %s", got)

@@ -78,6 +78,8 @@ type QueueOperations interface {
 	Redrive(ctx context.Context, name string, positions []int64) (int64, error)
 	// PurgeDead removes the dead letters at these positions, and returns how many there were.
 	PurgeDead(ctx context.Context, name string, positions []int64) (int64, error)
+	// ReplaceDead removes the dead letter at a position and enqueues a message, both or neither. It reports whether there was such a dead letter.
+	ReplaceDead(ctx context.Context, name string, position int64, m Message, opts EnqueueOptions) (bool, error)
 	// RedriveStep and PurgeDeadStep do that with at most limit of the dead letters, 1 to MaxDeadStep, that the filter selects, after a
 	// position. A step takes a bounded time, and is committed when it returns. The next one begins after its Next.
 	RedriveStep(ctx context.Context, name string, filter DeadFilter, after int64, limit int) (DeadStep, error)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"strconv"
 	"time"
 
 	"github.com/tidewire/tidewire/internal/auth"
@@ -15,19 +16,19 @@ import (
 type deadAct struct {
 	name, act string
 	at        func(engine.Queues, *call, []int64) (int64, error)
-	step      func(engine.Queues, string, engine.DeadFilter) jobAct
+	step      func(engine.Queues, string, engine.DeadFilter, int) jobAct
 }
 
 var (
 	redriveDead = deadAct{"redrive", actRedrive,
 		func(q engine.Queues, c *call, at []int64) (int64, error) { return q.Redrive(c.ctx, c.queue(), at) },
-		func(q engine.Queues, name string, f engine.DeadFilter) jobAct {
-			return stepping(q.RedriveStep, name, f)
+		func(q engine.Queues, name string, f engine.DeadFilter, limit int) jobAct {
+			return stepping(q.RedriveStep, name, f, limit)
 		}}
 	purgeDead = deadAct{"purge", actPurgeDead,
 		func(q engine.Queues, c *call, at []int64) (int64, error) { return q.PurgeDead(c.ctx, c.queue(), at) },
-		func(q engine.Queues, name string, f engine.DeadFilter) jobAct {
-			return stepping(q.PurgeDeadStep, name, f)
+		func(q engine.Queues, name string, f engine.DeadFilter, limit int) jobAct {
+			return stepping(q.PurgeDeadStep, name, f, limit)
 		}}
 )
 
@@ -149,6 +150,7 @@ func (c *call) changeDead(act deadAct) {
 		Positions []int64       `json:"positions"`
 		Filter    *filterFields `json:"filter"`
 		All       bool          `json:"all"`
+		PerSecond *int          `json:"per_second"`
 	}
 	if !c.served(admin != nil) || !c.readStrict(&body) {
 		return
@@ -169,6 +171,9 @@ func (c *call) changeDead(act deadAct) {
 	case body.Positions != nil && (len(body.Positions) == 0 || len(body.Positions) > engine.MaxDeadStep):
 		c.refuseFor(malformed("positions", fmt.Sprintf("1 to %d positions", engine.MaxDeadStep)))
 		return
+	case body.PerSecond != nil && (body.Positions != nil || *body.PerSecond < 1 || *body.PerSecond > maxPerSecond):
+		c.refuseFor(wrong(engine.CodeInvalid, "per_second", between(1, maxPerSecond)+", beside filter or all"))
+		return
 	case body.Positions != nil:
 		n, err := act.at(admin, c, body.Positions)
 		c.acts(err, act.act, c.queue(), counted{n})
@@ -182,7 +187,11 @@ func (c *call) changeDead(act deadAct) {
 		c.fail(err, codeUnavailable)
 		return
 	}
-	started, ok := c.api.jobs.start(&job{Queue: c.queue(), Act: act.name}, act.step(admin, c.queue(), filter))
+	perSecond := 0
+	if body.PerSecond != nil {
+		perSecond = *body.PerSecond
+	}
+	started, ok := c.api.jobs.start(&job{Queue: c.queue(), Act: act.name, PerSecond: perSecond}, act.step(admin, c.queue(), filter, stepOf(perSecond)))
 	if !ok {
 		c.refuse(codeTooManyJobs)
 		return
@@ -192,14 +201,48 @@ func (c *call) changeDead(act deadAct) {
 }
 
 // stepping is a step of a job of this queue and filter.
-func stepping(change changeStep, queue string, f engine.DeadFilter) jobAct {
+func stepping(change changeStep, queue string, f engine.DeadFilter, limit int) jobAct {
 	return func(ctx context.Context, after int64) (stepped, error) {
-		did, err := change(ctx, queue, f, after, jobStep)
+		did, err := change(ctx, queue, f, after, limit)
 		return stepped{changed: did.Changed, next: did.Next, done: err == nil && did.Next == 0}, err
 	}
 }
 
 type changeStep func(ctx context.Context, queue string, f engine.DeadFilter, after int64, limit int) (engine.DeadStep, error)
+
+// replaceDead removes a dead letter and enqueues a message, both or neither.
+func (c *call) replaceDead() {
+	admin := c.api.server.cfg.Engine.Queues
+	if !c.served(admin != nil) || !c.permitAlso(func(caller *auth.Caller) *problem {
+		return mayAll(c.ctx, caller, need{"enqueue", auth.Queue, c.queue()})
+	}) {
+		return
+	}
+	position, err := strconv.ParseInt(c.r.PathValue("position"), 10, 64)
+	if err != nil || position < 1 {
+		c.refuseFor(wrong(codeParameter, "position", "that of a dead letter"))
+		return
+	}
+	fields := wire.Of(wire.FieldPayload, wire.FieldPayloadBase64, wire.FieldKey, wire.FieldHeaders, wire.FieldPriority, wire.FieldDelayMS)
+	messages, ok := c.messages(fields)
+	if !ok {
+		return
+	}
+	opts, _, why := c.body.enqueueOptions(c.caller)
+	if why != nil {
+		c.refuseFor(why)
+		return
+	}
+	replaced, err := admin.ReplaceDead(c.ctx, c.queue(), position, messages[0], opts)
+	switch {
+	case err != nil:
+		c.fail(err, codeNotStored)
+	case !replaced:
+		c.refuseFor(&problem{code: engine.CodeNotFound, text: "there is no dead letter at this position: it was redriven or purged. Nothing was enqueued"})
+	default:
+		c.acts(nil, actReplaceDead, fmt.Sprint(c.queue(), " ", position), struct{}{})
+	}
+}
 
 // owns reports whether a job is of the queue or stream of the path, and the caller may know where it writes.
 func (c *call) owns(one *job) bool {

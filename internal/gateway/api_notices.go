@@ -16,6 +16,8 @@ const othersTimeout = 5 * time.Second
 
 // The first byte of a question to another server, unless it is about deliveries.
 const (
+	questionRooms   = 'r' // then a part of names; the answer is roomSizes
+	questionKick    = 'k' // then the length of the room's name in one byte, the name, and the user; the answer is reached
 	questionMembers = 'm' // then the name of a room; the answer is roomMembers
 	questionNotice  = 'u' // then the length of the user's name in one byte, the name, and a message; the answer is reached
 )
@@ -95,6 +97,13 @@ func (s *Server) answerOfRooms(question []byte) (answer []byte, ok bool) {
 	switch {
 	case len(question) > 1 && question[0] == questionMembers && s.chats != nil:
 		answer, _ = json.Marshal(s.membersHere(string(question[1:])))
+		return answer, true
+	case len(question) > 0 && question[0] == questionRooms && s.chats != nil:
+		answer, _ = json.Marshal(s.roomsHere(string(question[1:]), anyRoom))
+		return answer, true
+	case len(question) > 2 && question[0] == questionKick && len(question) > 2+int(question[1]) && s.chats != nil:
+		name, user := question[2:2+question[1]], question[2+question[1]:]
+		answer, _ = json.Marshal(reached{Connections: s.chats.hub.Kick(string(name), string(user))})
 		return answer, true
 	case len(question) > 2 && question[0] == questionNotice && len(question) >= 2+int(question[1]):
 		user, notice := question[2:2+question[1]], question[2+question[1]:]

@@ -77,7 +77,7 @@ func TestFollowRoom(t *testing.T) {
 	_, _, c := serveRooms(t, nil)
 	c.want("POST", "/v1/rooms/r/chats", `{"text":"before"}`, 200, `{}`)
 	one, two := followRoom(t, c.addr, "/v1/rooms/r/follow"), followRoom(t, c.addr, "/v1/rooms/r/follow")
-	c.want("GET", "/v1/rooms/r/members", "", 200, `{"room":"r","count":0,"members":[]}`)
+	c.want("GET", "/v1/rooms/r/members", "", 200, `{"room":"r","count":0,"members":[],"stored":false}`)
 	c.want("POST", "/v1/rooms/r/chats", "{\"text\":\"a\",\r\n\"x\":1}", 200, `{}`)
 	member := connect(t, c.addr)
 	member.ask(`{"type":"join","room":"r","id":1}`, `{"id":1,"type":"ok"}`)

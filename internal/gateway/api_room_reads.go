@@ -32,14 +32,21 @@ func (c *call) readRoom() {
 	if !okLast {
 		return
 	}
-	if last > 0 {
-		if query.Has("after") || query.Has("limit") {
-			c.refuseFor(wrong(codeParameter, "last", "either last, or after and limit"))
-			return
-		}
+	before, okBefore := c.number("before", 1, math.MaxInt64, math.MaxInt64)
+	if !okBefore {
+		return
+	}
+	switch {
+	case last > 0 && (query.Has("after") || query.Has("limit")):
+		c.refuseFor(wrong(codeParameter, "last", "either last, or after and limit"))
+		return
+	case last == 0 && query.Has("before"):
+		c.refuseFor(wrong(codeParameter, "before", "last beside it"))
+		return
+	case last > 0:
 		limit = last
 	}
-	rows, after, err := c.pageOf(stored, name, after, last, int(limit))
+	rows, after, err := c.pageOf(stored, name, after, before, last, int(limit))
 	if err != nil {
 		c.fail(err, codeUnavailable)
 		return
@@ -47,20 +54,23 @@ func (c *call) readRoom() {
 	c.writeChats(stored, name, rows, after)
 }
 
-// pageOf reads the chats after a position, or the last ones. The position that it returns is the one after which they begin.
-func (c *call) pageOf(stored *storedRooms, name string, after, last int64, limit int) ([]engine.RoomMessage, int64, error) {
+// pageOf reads the chats after a position, or the last ones before a position. The position that it returns is the one after which they begin.
+func (c *call) pageOf(stored *storedRooms, name string, after, before, last int64, limit int) ([]engine.RoomMessage, int64, error) {
 	head, err := query(c.ctx, c, func() (head int64, err error) {
 		if head, err = stored.store.Head(c.ctx); err != nil {
 			return 0, err
 		}
-		switch {
-		case last > 0:
-			after, err = stored.store.Start(c.ctx, name, head, stored.atMost(int(last)))
-		case after > 0:
+		if after > 0 {
 			err = stored.store.Check(c.ctx, after)
 		}
-		if err == nil && last == 0 {
+		if err == nil {
 			after, err = stored.bounded(c.ctx, name, after)
+		}
+		if err == nil && last > 0 {
+			var start int64
+			head = min(head, before-1)
+			start, err = stored.store.Start(c.ctx, name, head, int(last))
+			after = max(after, start)
 		}
 		return head, err
 	})
@@ -101,6 +111,7 @@ type roomMembers struct {
 	Room      string   `json:"room"`
 	Count     int      `json:"count"`
 	Members   []string `json:"members"`
+	Stored    bool     `json:"stored"`
 	Truncated bool     `json:"truncated,omitempty"`
 	// Silent are the servers of the cluster that did not answer in time.
 	Silent []string `json:"silent,omitempty"`
@@ -109,7 +120,7 @@ type roomMembers struct {
 // membersHere returns who is in a room on this server.
 func (s *Server) membersHere(name string) roomMembers {
 	names, truncated, count := s.chats.hub.Members(name)
-	return roomMembers{Room: name, Count: count, Members: names, Truncated: truncated}
+	return roomMembers{Room: name, Count: count, Members: names, Stored: s.chats.stored.has(name), Truncated: truncated}
 }
 
 // maxMembers is how many names an answer has at most, as a list of presence does.

@@ -20,6 +20,8 @@ func onRoom(v auth.Verb) func(*http.Request) need { return needing(v, auth.Room,
 // roomRoutes are those of rooms, and of messages to users.
 func roomRoutes() map[string]route {
 	return map[string]route{
+		"GET /v1/rooms":                  {(*call).listRooms, nil},
+		"POST /v1/rooms/{room}/kick":     {(*call).kick, onRoom("admin")},
 		"POST /v1/rooms/{room}/chats":    {(*call).say, onRoom("chat")},
 		"GET /v1/rooms/{room}/chats":     {(*call).readRoom, onRoom("history")},
 		"GET /v1/rooms/{room}/follow":    {(*call).followRoom, onRoom("join")},

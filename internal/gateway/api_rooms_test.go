@@ -113,7 +113,7 @@ func TestAPI_ChatsAreChecked(t *testing.T) {
 	refused("GET", "/v1/rooms/a/chats", "", "400 room_not_stored")
 	for query, want := range map[string]string{
 		"after=x": "400 invalid_parameter after", "after=-1": "400 invalid_parameter after", "limit=0": "400 invalid_parameter limit", "limit=1001": "400 invalid_parameter limit",
-		"last=0": "400 invalid_parameter last", "last=1001": "400 invalid_parameter last", "last=1&after=1": "400 invalid_parameter last", "last=1&limit=1": "400 invalid_parameter last",
+		"last=0": "400 invalid_parameter last", "last=1001": "400 invalid_parameter last", "last=1&after=1": "400 invalid_parameter last", "last=1&limit=1": "400 invalid_parameter last", "last=1&before=0": "400 invalid_parameter before", "before=1": "400 invalid_parameter before",
 		"after=1": "410 history_lost",
 	} {
 		refused("GET", "/v1/rooms/kept-1/chats?"+query, "", want)
@@ -198,6 +198,9 @@ func TestAPI_RoomHistory(t *testing.T) {
 		"?after=4":         page(7, 5, 7),
 		"?after=7":         page(7),
 		"?last=2":          page(7, 5, 7),
+		"?last=1&before=7": page(5, 5),
+		"?last=9&before=5": page(3, 3),
+		"?last=9&before=3": page(1), // what is no chat
 		"?last=1000":       page(7, 3, 5, 7),
 	} {
 		c.want("GET", "/v1/rooms/kept-1/chats"+query, "", 200, want)
@@ -237,8 +240,8 @@ func TestAPI_RoomMembers(t *testing.T) {
 	t.Parallel()
 	_, there, elsewhere := serveRooms(t, nil)
 	_, _, c := serveRooms(t, others{map[string]*gateway.Server{"there": there, "deaf": nil}})
-	c.want("GET", "/v1/rooms/a/members", "", 200, `{"room":"a","count":0,"members":[],"silent":["deaf"]}`)
-	elsewhere.want("GET", "/v1/rooms/a/members", "", 200, `{"room":"a","count":0,"members":[]}`)
+	c.want("GET", "/v1/rooms/a/members", "", 200, `{"room":"a","count":0,"members":[],"stored":false,"silent":["deaf"]}`)
+	elsewhere.want("GET", "/v1/rooms/a/members", "", 200, `{"room":"a","count":0,"members":[],"stored":false}`)
 	for n, join := range []string{`"user":"bob"`, `"user":"ann"`, `"user":"bob"`, `"more":1`, `"user":"cy"`} {
 		at := c.addr
 		if n > 2 {
@@ -246,8 +249,8 @@ func TestAPI_RoomMembers(t *testing.T) {
 		}
 		connect(t, at).ask(`{"type":"join","room":"a","id":1,`+join+`}`, `{"id":1,"type":"ok"}`)
 	}
-	c.want("GET", "/v1/rooms/a/members", "", 200, `{"room":"a","count":5,"members":["ann","bob","cy"],"silent":["deaf"]}`)
-	elsewhere.want("GET", "/v1/rooms/a/members", "", 200, `{"room":"a","count":2,"members":["cy"]}`)
+	c.want("GET", "/v1/rooms/a/members", "", 200, `{"room":"a","count":5,"members":["ann","bob","cy"],"stored":false,"silent":["deaf"]}`)
+	elsewhere.want("GET", "/v1/rooms/a/members", "", 200, `{"room":"a","count":2,"members":["cy"],"stored":false}`)
 }
 
 // TestAPI_Notify: a message to a user reaches all its connections on /ws and /ws/chat, on all servers, and no other connection.

@@ -114,12 +114,13 @@ func queueRoutes() map[string]route {
 // deadRoutes are those of dead letters, and of the jobs that redrive or purge many of them.
 func deadRoutes() map[string]route {
 	return map[string]route{
-		"GET /v1/queues/{queue}/dead":          {(*call).listDead, onQueue("inspect")},
-		"POST /v1/queues/{queue}/dead/redrive": {func(c *call) { c.changeDead(redriveDead) }, onQueue("admin")},
-		"POST /v1/queues/{queue}/dead/purge":   {func(c *call) { c.changeDead(purgeDead) }, onQueue("admin")},
-		"GET /v1/queues/{queue}/jobs":          {(*call).listJobs, onQueue("inspect")},
-		"GET /v1/queues/{queue}/jobs/{job}":    {(*call).showJob, onQueue("inspect")},
-		"DELETE /v1/queues/{queue}/jobs/{job}": {(*call).stopJob, onQueue("admin")},
+		"GET /v1/queues/{queue}/dead":                     {(*call).listDead, onQueue("inspect")},
+		"POST /v1/queues/{queue}/dead/redrive":            {func(c *call) { c.changeDead(redriveDead) }, onQueue("admin")},
+		"POST /v1/queues/{queue}/dead/purge":              {func(c *call) { c.changeDead(purgeDead) }, onQueue("admin")},
+		"POST /v1/queues/{queue}/dead/{position}/replace": {(*call).replaceDead, onQueue("admin")},
+		"GET /v1/queues/{queue}/jobs":                     {(*call).listJobs, onQueue("inspect")},
+		"GET /v1/queues/{queue}/jobs/{job}":               {(*call).showJob, onQueue("inspect")},
+		"DELETE /v1/queues/{queue}/jobs/{job}":            {(*call).stopJob, onQueue("admin")},
 	}
 }
 

@@ -56,6 +56,7 @@ const (
 	actPurge        = "purge queue"
 	actRedrive      = "redrive dead letters"
 	actPurgeDead    = "purge dead letters"
+	actReplaceDead  = "replace dead letter"
 	actStopJob      = "stop job of queue"
 	actReplay       = "replay stream"
 	actStopReplay   = "stop job of stream"
@@ -64,6 +65,7 @@ const (
 	actDropGroup    = "drop group of stream"
 	actCreateStore  = "create event store"
 	actDropStore    = "drop event store"
+	actKick         = "kick user from room"
 
 	actPutSchedule    = "put schedule"
 	actDropSchedule   = "drop schedule"

@@ -124,6 +124,10 @@ func (f cannedQueues) DeadLetters(context.Context, string, engine.DeadFilter, in
 func (f cannedQueues) Redrive(context.Context, string, []int64) (int64, error)   { return 2, nil }
 func (f cannedQueues) PurgeDead(context.Context, string, []int64) (int64, error) { return 2, nil }
 
+func (f cannedQueues) ReplaceDead(_ context.Context, _ string, position int64, _ engine.Message, _ engine.EnqueueOptions) (bool, error) {
+	return position < 100, nil
+}
+
 // RedriveStep never ends, except in a queue whose name begins with "broken": then it fails.
 func (f cannedQueues) RedriveStep(ctx context.Context, name string, _ engine.DeadFilter, _ int64, _ int) (engine.DeadStep, error) {
 	if strings.HasPrefix(name, "broken") {

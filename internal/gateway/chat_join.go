@@ -60,12 +60,16 @@ func (p *participant) joinBefore(msg chatMessage) *joining {
 func (p *participant) handleJoin(msg chatMessage) {
 	name := msg.room()
 	past := msg.After != nil || msg.History > 0
+	member := p.member(name)
+	if name == defaultRoom {
+		p.outside = false
+	}
 	switch {
 	case past && !p.server.stored.has(name):
 		p.refuse(msg, codeNotStoredIn)
-	case past && p.rooms[name] == nil && p.full():
+	case past && member == nil && p.full():
 		p.refuse(msg, codeTooManyRooms)
-	case past && p.rooms[name] == nil:
+	case past && member == nil:
 		if p.joins == nil {
 			p.joins = make(map[string]*joining, 1)
 		}
@@ -88,12 +92,16 @@ func (p *participant) catchUp(msg chatMessage, j *joining) {
 	defer p.mu.Unlock()
 	defer p.conn.memory.Release(budget.CatchUp, int64(j.bytes))
 	delete(p.joins, msg.room())
-	if denied := p.deniedJoin(msg); denied != nil { // a new token does not allow it
+	switch denied := p.deniedJoin(msg); {
+	case denied != nil: // a new token does not allow it
 		if m != nil {
 			m.Leave()
 		}
 		p.refuseFor(msg, denied)
-	} else {
+	case m != nil && m.Left():
+		p.outside = p.outside || msg.room() == defaultRoom
+		p.refuse(msg, codeKicked)
+	default:
 		if m != nil {
 			p.enter(msg.room(), m)
 		}
@@ -136,7 +144,7 @@ func (p *participant) full() bool { return len(p.rooms)+len(p.joins) >= p.server
 // answer.
 func (p *participant) join(msg chatMessage) (m *room.Member, more map[string]any, why code) {
 	name := msg.room()
-	if m := p.rooms[name]; m != nil {
+	if m := p.member(name); m != nil {
 		return m, nil, ""
 	}
 	if p.full() {
@@ -145,7 +153,7 @@ func (p *participant) join(msg chatMessage) (m *room.Member, more map[string]any
 	if p.server.stored.has(name) {
 		m, more, why = p.joinStored(p.catchUps, msg)
 	} else {
-		opts := room.JoinOptions{User: msg.User, DisconnectOnLag: msg.OnLag == "disconnect", Batch: msg.Batch, Observer: p.conn.observer()}
+		opts := room.JoinOptions{User: msg.User, DisconnectOnLag: msg.OnLag == "disconnect", Batch: msg.Batch, Observer: p.conn.observer(), Kicked: p.onKick}
 		m = p.server.hub.Join(p.conn.Conn, name, opts)
 	}
 	if m != nil {
@@ -159,7 +167,7 @@ func (p *participant) joinStored(ctx context.Context, msg chatMessage) (*room.Me
 	p.durable.Store(true)
 	// By default a lagging member is disconnected: it can resume and then
 	// misses nothing.
-	opts := room.JoinOptions{User: msg.User, DisconnectOnLag: msg.OnLag != "gap", Batch: msg.Batch, Observer: p.conn.observer()}
+	opts := room.JoinOptions{User: msg.User, DisconnectOnLag: msg.OnLag != "gap", Batch: msg.Batch, Observer: p.conn.observer(), Kicked: p.onKick}
 	m, count, upTo, err := p.server.stored.join(ctx, p, msg.room(), msg, opts)
 	lost, isLost := errors.AsType[*engine.HistoryLostError](err)
 	old, isOld := errors.AsType[*engine.TooOldError](err)

@@ -35,7 +35,10 @@ type participant struct {
 	naming sync.Mutex
 	// watching are the rooms whose presence it gets.
 	watching map[string]bool
-	limit    rateLimit
+	// outside: it was kicked from the default room, where only a join brings it back.
+	outside bool
+	onKick  func()
+	limit   rateLimit
 
 	joiners  sync.WaitGroup  // the goroutines of joins
 	catchUps context.Context // their context
@@ -58,6 +61,7 @@ type participant struct {
 func newParticipant(server *chatServer, c *connection, drain time.Duration) *participant {
 	p := &participant{server: server, conn: c, drain: drain, limit: newRateLimit(server.cfg)}
 	p.watching = make(map[string]bool)
+	p.onKick = p.wasKicked
 	p.catchUps, p.abandon = context.WithCancel(server.work)
 	return p
 }
@@ -153,11 +157,12 @@ func (p *participant) handleAll(messages []websocket.Message, now time.Time) {
 	}
 }
 
-// recheck looks at the rights of the connection again, if they may have changed.
+// recheck looks at the rights of the connection again, if they may have changed, and at its memberships, if it was kicked.
 func (p *participant) recheck() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.conn.identity.recheck(p.server.work)
+	p.noticeKicks()
 }
 
 // handle handles one message. p.mu is held.
@@ -226,8 +231,8 @@ func (p *participant) handle(m websocket.Message, now time.Time) {
 // room goes to the public room, and makes its sender a member.
 func (p *participant) say(msg chatMessage, m websocket.Message, now time.Time) {
 	name := msg.room()
-	member := p.rooms[name]
-	if member == nil && msg.Room == nil {
+	member := p.member(name)
+	if member == nil && msg.Room == nil && !p.outside {
 		// The other fields of a chat belong to the application: they do not
 		// request history.
 		if member, _, _ = p.join(chatMessage{User: msg.User, OnLag: msg.OnLag}); member != nil {

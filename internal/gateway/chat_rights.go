@@ -16,7 +16,7 @@ func (p *participant) denied(msg *chatMessage) *problem {
 		return why
 	}
 	c := id.caller.Load()
-	if why := msg.denied(p.server.work, c, p.rooms[msg.room()] != nil); why != nil {
+	if why := msg.denied(p.server.work, c, p.member(msg.room()) != nil); why != nil {
 		return why
 	}
 	msg.User = c.User
@@ -39,7 +39,11 @@ func (p *participant) rightsChanged(ctx context.Context, c *auth.Caller) {
 			j.cancel() // its goroutine answers
 		}
 	}
-	for name, m := range p.rooms {
+	for name := range p.rooms {
+		m := p.member(name)
+		if m == nil {
+			continue
+		}
 		why := need{"join", auth.Room, name}.denied(ctx, c)
 		switch {
 		case why != nil:

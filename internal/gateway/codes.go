@@ -18,6 +18,7 @@ const (
 	codeUnknownField       code = "unknown_field"
 	codeRateLimited        code = "rate_limited"
 	codeNotJoined          code = "not_joined"
+	codeKicked             code = "kicked"
 	codeTooManyRooms       code = "too_many_rooms"
 	codeTooManyConnections code = "too_many_connections"
 	codeJoining            code = "join_pending"
@@ -78,6 +79,7 @@ var publicErrors = withEngines(map[code]string{
 	codeUnknownField:       "the request has a field that it should not have: see field",
 	codeRateLimited:        "too many messages; retry later",
 	codeNotJoined:          "join the room first",
+	codeKicked:             "an administrator has removed this user from the room: a program does not join again by itself",
 	codeTooManyConnections: "too many connections or requests of this server, user or address; retry later",
 	codeTooManyRooms:       "this connection is in too many rooms; leave one first",
 	codeJoining:            "the join of this room is still sending the history: wait for its answer",

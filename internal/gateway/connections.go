@@ -55,7 +55,9 @@ type connection struct {
 	// identity is who the client is, and expired that its token is over.
 	identity identity
 	expired  atomic.Bool
-	reach    reach
+	// kicked: a kick has ended memberships of which the client is not told yet.
+	kicked atomic.Bool
+	reach  reach
 	// What administrators are told: see connection_list.go. session is nil but on /ws, and participant but on /ws and /ws/chat.
 	number           uint64
 	began            time.Time
@@ -209,10 +211,10 @@ func (c *connection) whenEvicted(f func()) {
 }
 
 // wakeAt makes Read return at t if nothing arrives, or at once if the
-// connection is ending or its rights are to be checked again, even if that began just now.
+// connection is ending, its rights are to be checked again, or it was kicked, even if that began just now.
 func (c *connection) wakeAt(t time.Time) {
 	c.SetReadDeadline(t)
-	if c.ending() || c.identity.stale.Load() {
+	if c.ending() || c.identity.stale.Load() || c.kicked.Load() {
 		c.SetReadDeadline(time.Now())
 	}
 }

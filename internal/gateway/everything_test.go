@@ -47,6 +47,7 @@ func TestEverything_Routes(t *testing.T) {
 		{"POST", "/v1/queues/q/messages", `{"payload_base64":"YQ==","key":"k","headers":{},"delay_ms":1,"priority":1,"client":"c","sequence":1}`},
 		{"GET", "/v1/queues/q/dead?after=1&limit=5&key=k&reason=r&min_attempts=1&max_attempts=9&since=2026-11-26T08:05:07Z&until=2026-11-26T08:05:07Z", ""},
 		{"POST", "/v1/queues/q/dead/redrive", `{"positions":[1]}`}, {"POST", "/v1/queues/q/dead/purge", `{"positions":[1]}`},
+		{"POST", "/v1/queues/q/dead/1/replace", `{"payload":"x","key":"k","headers":{},"priority":1,"delay_ms":1000}`}, {"POST", "/v1/queues/q/dead/2/replace", `{"payload_base64":"/w=="}`},
 		{"POST", "/v1/events", `{"events":[{"type":"E"}],"client":"c","sequence":1}`}, {"POST", "/v1/events?store=a", `{"events":[{"type":"E"}]}`},
 		{"GET", "/v1/events?before=9&limit=5&backwards=true", ""},
 		{"POST", "/v1/events/query?store=a", `{"query":{}}`}, {"POST", "/v1/events/query", `{"store":"a","after":1,"before":9,"limit":5,"backwards":true}`},
@@ -58,7 +59,7 @@ func TestEverything_Routes(t *testing.T) {
 		{"PUT", "/v1/schedules/b", `{"at":"2026-11-26T08:05:07Z","stream":"s","payload_base64":"/w=="}`},
 		{"POST", "/v1/schedules/a/pause", ""}, {"POST", "/v1/schedules/a/resume", ""}, {"DELETE", "/v1/schedules/a", ""},
 		{"POST", "/v1/rooms/chats", `{"rooms":["a"],"chat":{"type":"chat","room":"a","user":"ann","text":"x"}}`},
-		{"POST", "/v1/rooms/kept/chats", `{"user":"ann","text":"x"}`}, {"GET", "/v1/rooms/kept/chats", ""},
+		{"POST", "/v1/rooms/kept/chats", `{"user":"ann","text":"x"}`}, {"GET", "/v1/rooms/kept/chats", ""}, {"GET", "/v1/rooms/kept/chats?last=1&before=9", ""},
 		{"GET", "/v1/nodes", ""},
 	} {
 		if status, text := c.do(one.method, one.path, one.body); status != http.StatusOK {
@@ -86,7 +87,7 @@ func TestEverything_Jobs(t *testing.T) {
 			}
 			return queue + "/jobs/" + name
 		}
-		path := job(`{"filter":{"key":"k","reason":"r","min_attempts":1,"max_attempts":2,"since":"2026-11-26T08:05:07Z","until":"2026-11-26T08:05:07Z"}}`)
+		path := job(`{"filter":{"key":"k","reason":"r","min_attempts":1,"max_attempts":2,"since":"2026-11-26T08:05:07Z","until":"2026-11-26T08:05:07Z"},"per_second":10}`)
 		job(`{"all":true}`)
 		for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
 			if _, text := c.do("GET", path, ""); strings.Contains(text, `"state":"failed"`) {
@@ -115,6 +116,11 @@ func TestEverything_Jobs(t *testing.T) {
 		c.do("POST", "/v1/queues/q/dead/redrive", `{"all":true}`)
 	}
 	c.refused("POST", "/v1/queues/q/dead/redrive", `{"all":true}`, http.StatusTooManyRequests, "too_many_jobs")
+	for _, body := range []string{`{"all":true,"per_second":0}`, `{"all":true,"per_second":100001}`, `{"positions":[1],"per_second":1}`} {
+		c.refused("POST", "/v1/queues/q/dead/redrive", body, http.StatusBadRequest, "invalid")
+	}
+	c.refused("POST", "/v1/queues/q/dead/100/replace", `{"payload":"x"}`, http.StatusNotFound, "not_found")
+	c.refused("POST", "/v1/queues/q/dead/x/replace", `{"payload":"x"}`, http.StatusBadRequest, "invalid_parameter")
 }
 
 // TestEverything_Deliveries: deliveries have all fields, and are settled one by one and together.

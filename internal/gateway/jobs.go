@@ -14,6 +14,8 @@ const (
 	maxKeptJobs = 100
 	// jobStep is how many dead letters or messages one step of a job takes.
 	jobStep = 500
+	// maxPerSecond is the highest limit of a job.
+	maxPerSecond = 100_000
 )
 
 // The states of a job.
@@ -27,16 +29,18 @@ const (
 // job redrives or purges the dead letters of a queue that a filter selects, or replays a part of a stream, step by step. It lives in the memory
 // of its server: when that ends, the steps that were done stay done, and the same job can be started again.
 type job struct {
-	ID      string    `json:"job"`
-	Queue   string    `json:"queue,omitempty"`
-	Stream  string    `json:"stream,omitempty"`
-	Act     string    `json:"act"` // redrive, purge or replay
-	State   string    `json:"state"`
-	Changed int64     `json:"changed"` // dead letters, or messages stored, so far
-	After   int64     `json:"after"`   // the position up to which it has looked
-	Started time.Time `json:"started"`
-	Ended   time.Time `json:"ended,omitzero"`
-	Error   code      `json:"error,omitempty"`
+	ID      string `json:"job"`
+	Queue   string `json:"queue,omitempty"`
+	Stream  string `json:"stream,omitempty"`
+	Act     string `json:"act"` // redrive, purge or replay
+	State   string `json:"state"`
+	Changed int64  `json:"changed"` // dead letters, or messages stored, so far
+	// PerSecond is how many it changes in a second at most; 0: no limit.
+	PerSecond int       `json:"per_second,omitempty"`
+	After     int64     `json:"after"` // the position up to which it has looked
+	Started   time.Time `json:"started"`
+	Ended     time.Time `json:"ended,omitzero"`
+	Error     code      `json:"error,omitempty"`
 	*replayed
 
 	stop context.CancelFunc
@@ -77,6 +81,14 @@ func newJobs() *jobs {
 	return j
 }
 
+// stepOf is how much one step of a job with a limit takes: a fourth of a second's share.
+func stepOf(perSecond int) int {
+	if perSecond == 0 {
+		return jobStep
+	}
+	return min(jobStep, max(1, perSecond/4))
+}
+
 // jobAct does a part of a job, after a position.
 type jobAct func(ctx context.Context, after int64) (stepped, error)
 
@@ -107,11 +119,22 @@ func (j *jobs) start(one *job, next jobAct) (job, bool) {
 
 func (j *jobs) run(ctx context.Context, one *job, after int64, next jobAct) {
 	defer one.stop()
+	due := time.Now()
 	for {
 		done, err := next(ctx, after)
 		after = done.next
 		if j.note(ctx, one, done, err) {
 			return
+		}
+		if one.PerSecond > 0 {
+			if now := time.Now(); due.Before(now) {
+				due = now
+			}
+			due = due.Add(time.Duration(done.changed) * time.Second / time.Duration(one.PerSecond))
+			select {
+			case <-time.After(time.Until(due)):
+			case <-ctx.Done(): // the next step says so
+			}
 		}
 	}
 }

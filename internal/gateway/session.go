@@ -135,14 +135,14 @@ func (s *session) read() error {
 	for {
 		messages, err := s.conn.Read()
 		now := time.Now()
-		s.conn.identity.recheck(s.server.work)
+		s.recheck()
 		for some := range slices.Chunk(messages, handledTogether) {
 			if s.conn.flooded {
 				break
 			}
 			for _, m := range some {
 				s.handle(m, now)
-				s.conn.identity.recheck(s.server.work)
+				s.recheck()
 			}
 			now = s.conn.rest(now, len(some))
 		}
@@ -155,6 +155,16 @@ func (s *session) read() error {
 		if err != nil {
 			return err
 		}
+	}
+}
+
+// recheck looks at the rights of the connection again, if they may have changed, and at its memberships, if it was kicked.
+func (s *session) recheck() {
+	s.conn.identity.recheck(s.server.work)
+	if s.conn.kicked.Load() {
+		s.chat.mu.Lock()
+		defer s.chat.mu.Unlock()
+		s.chat.noticeKicks()
 	}
 }
 

@@ -40,6 +40,10 @@
 //
 // A listener gets the frames of a room without being a member, and without a connection. To the log it is one more reader, which never lags.
 //
+// # Kick
+//
+// Hub.Kick ends the memberships of a user. It keeps nobody out: their connections may join again.
+//
 // # Other nodes
 //
 // An Outlet takes what members on this node publish, and an Inlet brings what members on other nodes publish: see

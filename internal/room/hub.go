@@ -40,6 +40,8 @@ type JoinOptions struct {
 	Batch bool
 	// Observer is told when the membership begins and ends. Defaults to none.
 	Observer Observer
+	// Kicked is called after Hub.Kick has ended the membership. It must not block. Defaults to nil.
+	Kicked func()
 }
 
 // Observer is told of memberships. Its methods are called under the locks of the room: they must be brief, and not call the Hub.
@@ -68,7 +70,7 @@ func (h *Hub) Join(conn *websocket.Conn, name string, opts JoinOptions) *Member 
 	r := h.enter(name)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	m := &Member{room: r, conn: conn, form: h.cfg.formOf(conn, opts), user: opts.User, observer: opts.Observer, disconnect: opts.DisconnectOnLag, held: opts.Hold, index: len(r.members), pos: r.log.head}
+	m := &Member{room: r, conn: conn, form: h.cfg.formOf(conn, opts), user: opts.User, observer: opts.Observer, kicked: opts.Kicked, disconnect: opts.DisconnectOnLag, held: opts.Hold, index: len(r.members), pos: r.log.head}
 	r.members = append(r.members, m)
 	r.have[m.form]++
 	if r.presence != nil {

@@ -20,7 +20,8 @@ var segments = sync.Pool{New: func() any {
 // Offsets count bytes from the room's first frame. Not safe for concurrent use.
 type log struct {
 	segs []segment
-	head int64 // offset after the last frame
+	head int64  // offset after the last frame
+	all  uint64 // frames ever
 	// ends are the end offsets of the frames in segs: the number of frames
 	// between two offsets is the difference of their indexes here.
 	ends []int64
@@ -51,6 +52,7 @@ func (l *log) append(frame []byte) (start int64) {
 	*buf = append(*buf, frame...)
 	start = l.head
 	l.head += int64(len(frame))
+	l.all++
 	l.ends = append(l.ends, l.head)
 	return start
 }

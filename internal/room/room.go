@@ -79,6 +79,7 @@ type Member struct {
 	conn       *websocket.Conn
 	user       string
 	observer   Observer // may be nil
+	kicked     func()   // may be nil
 	disconnect bool     // DisconnectOnLag
 	form       form     // in which it gets messages
 	left       atomic.Bool
@@ -145,6 +146,9 @@ func (m *Member) Leave() {
 		w.end() // not under the locks: it waits for a write
 	}
 }
+
+// Left reports whether the membership has ended.
+func (m *Member) Left() bool { return m.left.Load() }
 
 // remove removes m from the room, and returns m's watcher, or nil.
 func (r *Room) remove(m *Member) *watcher {

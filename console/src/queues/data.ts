@@ -131,6 +131,10 @@ export function bodyOf(filter: Filter): Record<string, string | number> {
 export const change = (queue: string, act: Act, positions: number[]): Promise<{ count: number }> =>
   ask(path(queue, `/dead/${act}`), { method: "POST", body: { positions } });
 
-/** Starts a job that redrives or purges all that match. */
-export const start = (queue: string, act: Act, filter: Filter): Promise<Job> =>
-  ask(path(queue, `/dead/${act}`), { method: "POST", body: Object.keys(filter).length ? { filter: bodyOf(filter) } : { all: true } });
+/** Starts a job that redrives or purges all that match, so many in a second at most. */
+export const start = (queue: string, act: Act, filter: Filter, perSecond?: number): Promise<Job> =>
+  ask(path(queue, `/dead/${act}`), { method: "POST", body: { ...(Object.keys(filter).length ? { filter: bodyOf(filter) } : { all: true }), ...(perSecond && { per_second: perSecond }) } });
+
+/** Removes a dead letter and enqueues a message, both or neither. */
+export const replace = (queue: string, position: number, message: object): Promise<unknown> =>
+  ask(path(queue, `/dead/${position}/replace`), { method: "POST", body: message });

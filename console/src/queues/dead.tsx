@@ -5,9 +5,10 @@ import { Empty, messageOf, Trouble } from "../parts/notice.js";
 import { change as view, place } from "../router.js";
 import { ViewChoice } from "../streams/detail.js";
 import { Beside, positionOf } from "../streams/look.js";
-import { change, count, deadPage, start, type Act, type Stats, type Rights } from "./data.js";
+import { change, count, deadPage, start, type Act, type Letter, type Options, type Stats, type Rights } from "./data.js";
 import { Detail, useOpened } from "./detail.js";
 import { filterOf, FilterForm } from "./filter.js";
+import { Enqueue } from "./enqueue.js";
 import { Jobs } from "./jobs.js";
 import { LetterTable } from "./letters.js";
 import { Question, type Asked } from "./question.js";
@@ -17,7 +18,7 @@ const pageSize = 50;
 const none: ReadonlySet<number> = new Set();
 
 /** The dead letters of a queue, and what can be done with them. */
-export function DeadLetters({ is, may }: { is: Stats; may: Rights | undefined }) {
+export function DeadLetters({ is, may, options }: { is: Stats; may: Rights | undefined; options: Options | undefined }) {
   const { query } = place.value;
   const { queue } = is;
   const filter = filterOf(query);
@@ -29,6 +30,7 @@ export function DeadLetters({ is, may }: { is: Stats; may: Rights | undefined })
   const [asked, askFor] = useState<Asked>();
   const [totals, setTotals] = useState<ReadonlyMap<string, number>>(new Map());
   const [said, say] = useState("");
+  const [edited, edit] = useState<Letter>();
   const [wrong, setWrong] = useState<unknown>();
   const title = useRef<HTMLHeadingElement>(null);
   const first = useRef(true);
@@ -66,8 +68,8 @@ export function DeadLetters({ is, may }: { is: Stats; may: Rights | undefined })
     const { count: n, more } = filtered ? await count(queue, filter, AbortSignal.timeout(60_000)) : { count: is.dead, more: false };
     say(n ? "" : "No dead letter matches.");
     if (!n) return;
-    const run = async () => {
-      const { job } = await start(queue, act, filter);
+    const run = async (perSecond?: number) => {
+      const { job } = await start(queue, act, filter, perSecond);
       setTotals(new Map(totals).set(job, more ? Math.max(n, filtered ? 0 : is.dead) : n));
       title.current?.focus({ preventScroll: true });
     };
@@ -77,6 +79,7 @@ export function DeadLetters({ is, may }: { is: Stats; may: Rights | undefined })
   const detail = opened !== undefined && value && (
     <Detail position={opened} message={letter} gone="It is not on this page of dead letters: it was redriven or purged, or the filter leaves it out." view={payloads} look={look} close={close}>
       {acts && (["redrive", "purge"] as const).map((act) => <button key={act} type="button" onClick={() => void some(act, [opened])}>{names[act]} this</button>)}
+      {acts && may.enqueue === undefined && typeof letter?.payload === "string" && <button type="button" onClick={() => edit(letter)}>Edit …</button>}
     </Detail>
   );
   return (
@@ -108,6 +111,17 @@ export function DeadLetters({ is, may }: { is: Stats; may: Rights | undefined })
           </div>
         )}
       </Beside>
+      {edited && (
+        <Enqueue key={edited.position} queue={queue} options={options} instead={edited} done={(replaced) => {
+          edit(undefined);
+          if (replaced) {
+            say(`Message ${full(edited.position)} was replaced.`);
+            view({ open: undefined }, { replace: true });
+            again();
+          }
+          title.current?.focus({ preventScroll: true });
+        }} />
+      )}
       {asked && <Question queue={queue} asked={asked} close={() => askFor(undefined)} />}
     </>
   );

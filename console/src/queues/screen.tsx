@@ -8,6 +8,8 @@ import { change, href, place } from "../router.js";
 import { DeadLetters } from "./dead.js";
 import { path, rights, type Options, type Rights, type Stats } from "./data.js";
 import { Enqueue } from "./enqueue.js";
+import { Manage } from "./manage.js";
+import { OverTime } from "./over.js";
 import { oldest } from "./list.js";
 import { Ready } from "./ready.js";
 
@@ -23,6 +25,7 @@ export function QueueScreen({ name }: { name: string }) {
       {error !== undefined && <Trouble error={error} retry={again} title={value ? "This is not up to date" : "The queue could not be read"} />}
       {value && <Queue is={value} options={options.value} may={may} again={again} />}
       {may && may.enqueue === undefined && !options.loading && <Enqueue queue={name} options={options.value} />}
+      {value && options.value && may && may.admin === undefined && <Manage is={value} options={options.value} changed={() => { options.again(); again(); }} />}
       {may?.enqueue !== undefined && <p class="soft">You cannot enqueue here. {messageOf(may.enqueue)}</p>}
       {!value && error === undefined && <p class="soft">Asking the server.</p>}
     </>
@@ -49,6 +52,7 @@ function Queue({ is, options, may, again }: QueueOptions) {
         <Tile name="Oldest" n={oldest(is)} note="not done and not dead" />
         <Tile name="Enqueued" n={is.head} note="ever" />
       </dl>
+      <OverTime is={is} />
       <Pause is={is} may={may} again={again} />
       {options && (
         <p class="soft">
@@ -60,7 +64,7 @@ function Queue({ is, options, may, again }: QueueOptions) {
         <button type="button" aria-pressed={!dead} onClick={() => show()}>Ready messages</button>
         <button type="button" aria-pressed={dead} onClick={() => show("dead")}>Dead letters</button>
       </div>
-      {dead ? <DeadLetters is={is} may={may} /> : <Ready is={is} />}
+      {dead ? <DeadLetters is={is} may={may} options={options} /> : <Ready is={is} />}
     </>
   );
 }

@@ -20,7 +20,7 @@ const user = tokenOf(secret, "u7", "user");
 before(async () => {
   folder = await mkdtemp(join(tmpdir(), "console-"));
   await writeFile(join(folder, "secret"), secret, { mode: 0o600 });
-  const rules = ["admin: admin,read,publish,commit stream:**", "admin: metrics,connections server:*", "admin: admin,enqueue,consume,inspect queue:**", "user: read stream:open-*", "user: inspect queue:jobs", "user: enqueue queue:inbox", "admin: admin,query,append events:**", "user: query,append events:s#t:1"];
+  const rules = ["admin: admin,read,publish,commit stream:**", "admin: metrics,connections server:*", "admin: admin,enqueue,consume,inspect queue:**", "user: read stream:open-*", "user: inspect queue:jobs", "user: enqueue queue:inbox", "admin: admin,query,append events:**", "user: query,append events:s#t:1", "admin: join,chat,presence,history,admin room:**", "user: join,presence room:hall"];
   [server, browser] = await Promise.all([serve("--auth-api-keys", "--auth-secret-file", join(folder, "secret"), ...rules.flatMap((rule) => ["--rule", rule])), launch()]);
   base = server.base;
   for (const name of ["open-1", "secret-1"]) {
@@ -115,6 +115,28 @@ test("a user is offered what it may do with a queue, and told which right the re
   await page.getByRole("button", { name: "Pause" }).waitFor();
   await page.getByRole("button", { name: "Purge chosen (0)" }).waitFor();
   await page.getByText("Enqueue a message").waitFor();
+});
+
+test("a user is offered what it may do in a room", async (t) => {
+  const page = await open(t, browser, base, { allowed });
+  await page.goto(`${base}/console/rooms/hall`);
+  await signIn(page, user);
+  assert.equal(await page.getByLabel("Your name").count(), 0, "the name is that of the token");
+  await page.getByRole("button", { name: "Join" }).click();
+  await page.getByText("It needs the right “chat room:hall”.").waitFor();
+  await page.getByRole("list", { name: "Users" }).getByText("u7").waitFor();
+  assert.equal(await page.getByRole("button", { name: /Remove|Send/ }).count(), 0);
+  const boss = await open(t, browser, base, { allowed });
+  await boss.goto(`${base}/console/rooms`);
+  await signIn(boss, admin);
+  await boss.getByRole("link", { name: "hall" }).click();
+  await boss.getByRole("button", { name: "Remove u7" }).click();
+  await boss.getByRole("dialog").getByRole("button", { name: "Remove" }).click();
+  await page.getByText("You were removed from this room").waitFor();
+  await page.goto(`${base}/console/rooms/secret`);
+  await page.getByText("It needs the right “presence room:secret”.").waitFor();
+  await page.getByText("It needs the right “join room:secret”.").waitFor();
+  assert.equal(await page.getByRole("button", { name: "Join" }).count(), 0);
 });
 
 test("a user whose rights are limited to a tag queries and appends with it", async (t) => {

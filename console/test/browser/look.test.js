@@ -17,7 +17,7 @@ const part = encodeURIComponent;
 before(async () => {
   results = await mkdtemp(join(tmpdir(), "results-"));
   await write(results, { one: result("ingest", 1000), two: result("ingest", 2000, { valid: false, checks: [] }), three: result("queue", 20) });
-  [server, browser] = await Promise.all([serve("--results", results), launch()]);
+  [server, browser] = await Promise.all([serve("--results", results, "--stored-rooms", "kept"), launch()]);
   base = server.base;
   await v1(base, "POST", "streams/orders", { keyed: true });
   const messages = Array.from({ length: 60 }, (_, n) => ({ key: `customer-${n % 7}`, headers: { trace: "abc" }, payload: `{"id":${n},"paid":true,"total":12.50,"items":["tea",null]}` }));
@@ -26,6 +26,7 @@ before(async () => {
   await v1(base, "POST", "streams/parted", { partitions: 8 });
   await kill(base, "mail", messages, (position) => (position % 4 ? `smtp: 550 no such user at example.org, after ${position} s` : "timeout"));
   await v1(base, "POST", "queues/mail/messages", { messages });
+  for (const text of ["Good morning", "Is the tide in?", "It is, since seven."]) await v1(base, "POST", "rooms/kept/chats", { user: "ann", text });
   const events = Array.from({ length: 60 }, (_, n) => ({ type: n % 9 ? "StudentEnrolled" : "CourseOffered", tags: [`course:c${n % 4}`, `student:s${n % 7}`], id: `e${n}`, data: { n, paid: true } }));
   await v1(base, "POST", "events/stores/courses");
   await v1(base, "POST", "events", { store: "courses", events });
@@ -51,6 +52,9 @@ const screens = {
   group: ["streams/orders?group=readers", "readers continues with"],
   partitions: ["streams/parted", "Choose one"],
   connections: ["connections?verb=query&kind=events&tags=a", "everybody may do everything"],
+  rooms: ["rooms", "Nobody is in a room now"],
+  room: ["rooms/public?as=ann", "You see chats while you are in the room"],
+  history: ["rooms/kept?show=history", "It is, since seven."],
   queues: ["queues", "delivers"],
   queue: ["queues/mail?open=61", "Copy payload"],
   dead: ["queues/mail?show=dead", "Next page"],
@@ -115,6 +119,23 @@ for (const scheme of ["light", "dark"]) {
       await page.setViewportSize({ width, height: 900 });
       assert.equal(await tooWide(page), false, `too wide for ${width} pixels`);
     }
+  });
+}
+
+for (const scheme of ["light", "dark"]) {
+  test(`a conversation and its question, ${scheme}`, async (t) => {
+    const page = await open(t, browser, base, { scheme });
+    await page.goto(`${base}/console/rooms/kept?as=ann`);
+    await page.getByRole("button", { name: "Join" }).click();
+    await page.getByLabel("Say").fill("Then let us go.");
+    await page.getByRole("button", { name: "Send" }).click();
+    await page.getByRole("log").getByText("Then let us go.").waitFor();
+    assert.deepEqual(await findings(page), [], "axe-core");
+    await page.getByRole("button", { name: "Remove ann" }).click();
+    await page.getByRole("dialog").waitFor();
+    assert.deepEqual(await findings(page), [], "axe-core, of the question");
+    await page.setViewportSize({ width: 400, height: 900 });
+    assert.equal(await tooWide(page), false);
   });
 }
 
@@ -217,6 +238,23 @@ test("no data are markup, in any field", async (t) => {
     await page.getByText("The dead letters could not be read").waitFor();
     await clean(page, `filter with ${text}`);
   }
+  const other = await open(t, browser, base);
+  for (const text of nasty) {
+    await v1(base, "POST", "rooms/kept/chats", { user: text, text });
+    await page.goto(`${base}/console/rooms/${part(text)}?as=${part(text)}&before=${part(text)}`);
+    await page.getByRole("button", { name: "Join" }).click();
+    await page.getByLabel("Say").fill(text);
+    await page.getByRole("button", { name: "Send" }).click();
+    await page.getByRole("log").getByText(text).last().waitFor();
+    await other.goto(`${base}/console/rooms?find=${part(text)}`);
+    await other.getByRole("link", { name: text, exact: true }).waitFor();
+    await page.getByRole("button", { name: `Remove ${text}` }).click();
+    await page.getByRole("dialog").waitFor();
+    await clean(page, `room ${text}`);
+  }
+  await page.goto(`${base}/console/rooms/kept?show=history`);
+  for (const text of nasty) await page.getByRole("group", { name: "History" }).locator("span", { hasText: text }).waitFor();
+  await clean(page, "history");
   await page.goto(`${base}/console/events`);
   for (const text of nasty) await page.getByRole("link", { name: `${text}?`, exact: true }).waitFor();
   await clean(page, "event stores");

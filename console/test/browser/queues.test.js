@@ -187,6 +187,68 @@ test("an act on more than 1,000 wants the name of the queue, and its job can be 
   assert.equal(stopped, "DELETE");
 });
 
+test("a dead letter is edited, and redriven letters have a limit", async (t) => {
+  await kill(base, "edited", messages(4), () => "no");
+  const page = await open(t, browser, base);
+  await page.goto(`${base}/console/queues/edited?show=dead&open=2`);
+  await page.getByRole("button", { name: "Edit …" }).click();
+  const form = page.locator("details", { hasText: "Edit message 2" });
+  await form.getByText("A browser would round").waitFor({ state: "detached" });
+  assert.equal(await form.getByLabel("Payload").inputValue(), `{"n":1,"big":${big}}`);
+  assert.equal(await form.getByLabel("Key", { exact: true }).inputValue(), "k1");
+  await form.getByRole("button", { name: "Cancel" }).click();
+  await form.waitFor({ state: "detached" });
+  await page.getByRole("button", { name: "Edit …" }).click();
+  await form.getByLabel("Payload").fill('{"mended":true}');
+  await form.getByRole("button", { name: "Replace" }).click();
+  await page.getByText("Message 2 was replaced.").waitFor();
+  await tile(page, "Dead", "3");
+  assert.deepEqual((await v1(base, "GET", "queues/edited/messages")).messages.map(({ payload, key }) => [payload, key]), [['{"mended":true}', "k1"]]);
+  await page.getByRole("button", { name: "Redrive all …" }).click();
+  const dialog = page.getByRole("dialog");
+  await dialog.getByLabel("At most, in a second").fill("x");
+  await dialog.getByRole("button", { name: "Redrive" }).click();
+  await dialog.getByText("The limit is a whole number from 0 to 100,000.").waitFor();
+  await dialog.getByLabel("At most, in a second").fill("50");
+  await dialog.getByRole("button", { name: "Redrive" }).click();
+  await page.getByText("is done: 3 changed.").waitFor();
+  assert.equal((await v1(base, "GET", "queues/edited/jobs")).jobs[0].per_second, 50);
+});
+
+test("a queue is changed, emptied and dropped, and a unique key is stored once", async (t) => {
+  await v1(base, "POST", "queues/brief", {});
+  const page = await open(t, browser, base, { allowed: ["404"] });
+  await page.goto(`${base}/console/queues/brief`);
+  await page.getByText("Enqueue a message").click();
+  await page.getByLabel("Unique key").fill("once");
+  await page.getByRole("button", { name: "Enqueue", exact: true }).click();
+  await page.getByText("A unique key holds for 1 second or more.").waitFor();
+  await page.getByLabel("for seconds").fill("600");
+  await page.getByRole("button", { name: "Enqueue", exact: true }).click();
+  await page.getByText("Stored at position 1.").waitFor();
+  await page.getByRole("button", { name: "Enqueue", exact: true }).click();
+  await page.getByText("Not stored: the message at position 1 has this unique key.").waitFor();
+  await page.getByRole("img", { name: /Messages, since you look at them.*ready 1,/ }).waitFor();
+  await page.getByText("Change this queue").click();
+  await page.getByLabel("Attempts").fill("0");
+  await page.getByRole("button", { name: "Change options" }).click();
+  await page.getByText("The number of attempts is more than 0.").waitFor();
+  await page.getByLabel("Attempts").fill("7");
+  await page.getByLabel("First pause").fill("0.5");
+  await page.getByRole("button", { name: "Change options" }).click();
+  await page.getByText("after 7 attempts").waitFor();
+  assert.equal((await v1(base, "GET", "queues/brief/options")).retry_min_ms, 500);
+  await page.getByRole("button", { name: "Purge waiting messages …" }).click();
+  await page.getByRole("dialog", { name: "Purge about 1 message?" }).getByRole("button", { name: "Purge" }).click();
+  await page.getByText("1 purged.").waitFor();
+  await tile(page, "Ready", "0");
+  await page.getByRole("button", { name: "Drop the queue …" }).click();
+  await page.getByRole("dialog", { name: "Drop this queue?" }).getByRole("button", { name: "Drop" }).click();
+  await page.waitForURL(`${base}/console/queues`);
+  await page.getByRole("link", { name: "edited" }).waitFor();
+  assert.equal(await page.getByRole("link", { name: "brief" }).count(), 0);
+});
+
 test("queues that are not there, acts that fail, and a server that is away", async (t) => {
   await kill(base, "fails", messages(2), () => "no");
   const page = await open(t, browser, base, { allowed: ["404", "429", "ERR_INTERNET_DISCONNECTED"] });

@@ -72,6 +72,19 @@ func (s *queues) PurgeDead(ctx context.Context, name string, positions []int64) 
 	return purged, err
 }
 
+// ReplaceDead implements engine.Queues.
+func (s *queues) ReplaceDead(ctx context.Context, name string, position int64, m engine.Message, opts engine.EnqueueOptions) (replaced bool, err error) {
+	o, err := s.open.get(ctx, name)
+	if err != nil {
+		return false, engineError(err)
+	}
+	if err := o.checkPriority(opts.Priority); err != nil {
+		return false, err
+	}
+	replaced, err = o.ReplaceDead(ctx, position, queueMessage(&m, opts))
+	return replaced, engineError(err)
+}
+
 // RedriveStep implements engine.Queues.
 func (s *queues) RedriveStep(ctx context.Context, name string, filter engine.DeadFilter, after int64, limit int) (step engine.DeadStep, err error) {
 	err = s.with(ctx, name, func(q *queue.Queue) error {

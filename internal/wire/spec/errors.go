@@ -59,6 +59,7 @@ func requestErrors() []Error {
 		{"too_many_subscriptions", 400, No, false, "end a subscription or consumer of this connection first"},
 		{"ended", 400, No, false, "the `subscribe` or `consume` was ended before it had begun"},
 		{"not_joined", 400, No, false, "`join` the room first"},
+		{"kicked", 0, Moot, false, "an administrator has removed the user from the room: its connections are no members any more. Do not join again by yourself; a join is allowed as long as the rights allow it"},
 		{"too_many_rooms", 400, No, false, "leave a room first"},
 		{"room_not_stored", 400, No, false, "the chats of this room are not stored: join without `after` and `history`, and send a chat without `Idempotency-Key`"},
 		{"join_pending", 400, No, again, "the `join` is still sending the history: wait for its answer"},

@@ -68,6 +68,7 @@ var pathParts = map[string]*Schema{
 	"room":     textUpTo(1, nameBytes, "the room"),
 	"user":     textUpTo(1, nameBytes, "the user: the sub of its tokens"),
 	"job":      text("the job"),
+	"position": atLeast(1, "the position of the dead letter"),
 
 	"connection": text("the connection"),
 	"key":        text("the id of the key"),

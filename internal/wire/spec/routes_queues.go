@@ -103,6 +103,7 @@ func jobOf(of Field, acts []string, changed string, more ...Field) *Schema {
 		required("changed", atLeast(0, changed)),
 		required("after", atLeast(0, "the position up to which all is done")),
 		required("started", moment("when it began")),
+		optional("per_second", atLeast(1, "how many it changes in a second at most")),
 		optional("ended", moment("when it ended")),
 		optional("error", text("why it failed: a code"))}, more...)...)
 }
@@ -112,12 +113,15 @@ func deadRoutes() []Route {
 		body := objectOf(true,
 			optional("positions", listOf(integer("a position"), 1, 1000, "the dead letters at these positions. The answer comes after the commit")),
 			optional("filter", objectOf(true, deadFilter()...).said("the dead letters that it selects, by at least one field: a job")),
-			optional("all", boolean("true: all dead letters, a job")))
+			optional("all", boolean("true: all dead letters, a job")),
+			optional("per_second", between(1, 100_000, "of a job: how many it changes in a second at most; by default as many as it can")))
 		body.withExactly("positions", "filter", "all")
 		answer := &Schema{AnyOf: []*Schema{objectOf(false, required("count", atLeast(0, "with positions: how many were changed"))), job()}}
 		return Route{Method: "POST", Path: "/v1/queues/{queue}/dead/" + kind, Name: kind + "Dead", Summary: summary, Right: "admin queue:NAME",
 			Body: body, Answer: answer, Codes: []string{"not_found", "too_many_jobs", "journal_lost"}}
 	}
+	replacement := objectOf(true, append(bodyIgnores(0), fieldsOf(wire.Of(wire.FieldPayload, wire.FieldPayloadBase64, wire.FieldKey, wire.FieldHeaders, wire.FieldPriority, wire.FieldDelayMS), nil)...)...)
+	replacement.withExactly("payload", "payload_base64")
 	return []Route{
 		{Method: "GET", Path: "/v1/queues/{queue}/dead", Name: "listDead", Summary: "Reads a page of dead letters, which may be empty before the last one.", Right: "inspect queue:NAME",
 			Query: append(Fields{afterPosition("after this position").withDefault(0), pageSize(1000, 100)}, deadFilter()...),
@@ -130,6 +134,9 @@ func deadRoutes() []Route {
 			Codes: []string{"not_found", "journal_lost"}},
 		change("redrive", "Delivers dead letters again, and counts their attempts from 1 on."),
 		change("purge", "Removes dead letters."),
+		{Method: "POST", Path: "/v1/queues/{queue}/dead/{position}/replace", Name: "replaceDead", Summary: "Removes a dead letter and enqueues a message, both or neither, in one transaction. The message has a new position, and its attempts count from 1 on. If the outcome is unknown, look whether the dead letter is gone.", Right: "admin queue:NAME and enqueue queue:NAME",
+			Body: replacement, Answer: objectOf(false),
+			Codes: []string{"not_found", "invalid_duration", "not_stored", "outcome_unknown", "journal_lost"}},
 		{Method: "GET", Path: "/v1/queues/{queue}/jobs", Name: "listJobs", Summary: "Lists the jobs of this server that change many dead letters.", Right: "inspect queue:NAME",
 			Answer: objectOf(false, required("jobs", listOf(job(), 0, 100, "the jobs, oldest first")))},
 		{Method: "GET", Path: "/v1/queues/{queue}/jobs/{job}", Name: "getJob", Summary: "How far a job is.", Right: "inspect queue:NAME", Answer: job(), Codes: []string{"not_found"}},

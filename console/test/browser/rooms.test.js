@@ -1,0 +1,164 @@
+// The screen of rooms, of a server in open mode.
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { serve, v1 } from "../server.js";
+import { becomes, launch, open } from "./browser.js";
+
+let server, browser, base;
+before(async () => {
+  [server, browser] = await Promise.all([serve("--stored-rooms", "kept*"), launch()]);
+  base = server.base;
+});
+after(async () => {
+  await browser?.close();
+  await server?.end();
+});
+
+const log = (page) => page.getByRole("log", { name: "Chats" });
+const users = (page) => page.getByRole("list", { name: "Users" }).locator("li > span").allTextContents();
+
+async function join(page, room, name) {
+  await page.goto(`${base}/console/rooms/${room}`);
+  await page.getByLabel("Your name").fill(name);
+  await page.getByRole("button", { name: "Join" }).click();
+  await page.getByText("You are in the room.").waitFor();
+}
+
+async function say(page, text, times = "") {
+  await page.getByLabel("Times").fill(times);
+  await page.getByLabel("Say").fill(text);
+  await page.getByRole("button", { name: "Send" }).click();
+}
+
+test("a room is opened, two users join it, chat, see each other come and leave", async (t) => {
+  const [ann, bob] = [await open(t, browser, base), await open(t, browser, base)];
+  await ann.goto(`${base}/console/`);
+  await ann.getByRole("link", { name: "Rooms", exact: true }).click();
+  await ann.getByText("Nobody is in a room now").waitFor();
+  await ann.getByLabel("Name").fill("tea/1");
+  await ann.getByRole("button", { name: "Open" }).click();
+  await ann.waitForURL(`${base}/console/rooms/tea%2F1`);
+  await ann.getByText("You see chats while you are in the room").waitFor();
+  await join(ann, "tea%2F1", "ann");
+  assert.match(ann.url(), /as=ann$/);
+  await ann.getByText("1 connection, 1 user with a name").waitFor();
+  await join(bob, "tea%2F1", "bob");
+  await log(ann).getByText("bob has joined.").waitFor();
+  await becomes(() => users(ann), ["ann", "bob"]);
+  await becomes(() => users(bob), ["ann", "bob"]);
+  await say(bob, "hello <b>ann</b>");
+  const row = log(ann).getByRole("listitem").filter({ hasText: "hello <b>ann</b>" });
+  await row.getByText("bob", { exact: true }).waitFor();
+  await log(bob).getByText("hello <b>ann</b>").waitFor();
+  assert.equal(await bob.getByLabel("Say").inputValue(), "");
+  await bob.getByRole("button", { name: "Leave" }).click();
+  await log(ann).getByText("bob has left.").waitFor();
+  await log(bob).getByText("You are not in the room any more.").waitFor();
+  await bob.getByRole("link", { name: "Rooms" }).last().click();
+  await bob.getByRole("row").filter({ hasText: "tea/1" }).getByRole("cell").first().filter({ hasText: /^1$/ }).waitFor();
+  await bob.getByLabel("Find").fill("coffee");
+  await bob.getByText("No room with this in its name has members").waitFor();
+  await bob.getByLabel("Find").fill("tea");
+  await bob.getByRole("link", { name: "tea/1" }).waitFor();
+  await ann.getByRole("link", { name: "Streams" }).click();
+  await bob.getByText("No room with this in its name has members").waitFor(); // who looks at something else is not in the room any more
+});
+
+test("chats of others are counted, in the list", async (t) => {
+  const page = await open(t, browser, base);
+  const talker = await open(t, browser, base);
+  await join(talker, "busy", "");
+  await page.goto(`${base}/console/rooms?find=busy`);
+  await page.getByRole("link", { name: "busy" }).waitFor();
+  for (let i = 0; i < 8; i++) await v1(base, "POST", "rooms/busy/chats", { text: `${i}` });
+  await becomes(async () => Number(await page.getByRole("row").filter({ hasText: "busy" }).getByRole("cell").nth(1).textContent()) > 0, true);
+});
+
+test("who chats too fast is told when the next chat may be sent", async (t) => {
+  const page = await open(t, browser, base);
+  await join(page, "public", "ann");
+  await say(page, "again", "x");
+  await page.getByText("How often is a whole number from 0 to 100.").waitFor();
+  await say(page, "again", "30");
+  await page.getByText(/^Too fast: the server has refused \d+ chats\. The next may be sent in \d/).waitFor();
+  await page.getByText("You may send the next chat now.").waitFor();
+  await say(page, "once more");
+  await log(page).getByText("once more").waitFor();
+  await becomes(() => page.getByText("Too fast").count(), 0);
+});
+
+test("a user is removed from a room, on all its connections, and can come back", async (t) => {
+  const [boss, ann] = [await open(t, browser, base), await open(t, browser, base)];
+  await join(ann, "den", "ann");
+  await join(boss, "den", "boss");
+  await boss.getByRole("button", { name: "Remove ann" }).click();
+  const dialog = boss.getByRole("dialog", { name: "Remove this user from the room?" });
+  await dialog.getByText("It is no ban").waitFor();
+  await boss.keyboard.press("Escape");
+  await dialog.waitFor({ state: "detached" });
+  assert.deepEqual((await v1(base, "GET", "rooms/den/members")).members, ["ann", "boss"], "nothing is done without an answer");
+  await boss.getByRole("button", { name: "Remove ann" }).click();
+  await dialog.getByRole("button", { name: "Remove" }).click();
+  await boss.getByText("ann was removed: 1 connection.").waitFor();
+  await log(boss).getByText("ann has left.").waitFor();
+  await becomes(() => users(boss), ["boss"]);
+  await ann.getByText("You were removed from this room").waitFor();
+  assert.equal(await ann.getByLabel("Say").count(), 0);
+  await ann.getByRole("button", { name: "Join" }).click();
+  await ann.getByText("You are in the room.").waitFor();
+  await becomes(() => users(boss), ["ann", "boss"]);
+  await boss.route("**/kick", (route) => route.fulfill({ json: { connections: 0, silent: ["0000000000000001"] } }));
+  await boss.getByRole("button", { name: "Remove ann" }).click();
+  await dialog.getByRole("button", { name: "Remove" }).click();
+  await boss.getByText("1 server did not answer: the user may be in the room there.").waitFor();
+});
+
+test("the history of a stored room is read page by page, backwards", async (t) => {
+  for (let i = 1; i <= 120; i++) await v1(base, "POST", "rooms/kept-1/chats", { user: "till", text: `chat ${i}.` });
+  const page = await open(t, browser, base);
+  await page.goto(`${base}/console/rooms/kept-1`);
+  await page.getByRole("button", { name: "History" }).click();
+  await page.waitForURL(/show=history$/);
+  const shown = () => page.getByRole("group", { name: "History" }).getByRole("listitem").locator("span").allTextContents();
+  await becomes(async () => [(await shown()).length, (await shown()).at(-1)], [50, "chat 120."]);
+  await page.getByRole("button", { name: "Older" }).click();
+  await page.waitForURL(/before=/);
+  await becomes(async () => [(await shown())[0], (await shown()).at(-1)], ["chat 21.", "chat 70."]);
+  await page.getByRole("button", { name: "Older" }).click();
+  await becomes(async () => [(await shown())[0], (await shown()).at(-1)], ["chat 1.", "chat 20."]);
+  await page.reload();
+  await becomes(async () => (await shown())[0], "chat 1.");
+  await page.getByRole("button", { name: "Newest" }).click();
+  await becomes(async () => (await shown()).at(-1), "chat 120.");
+  await page.getByRole("button", { name: "Live" }).click();
+  await page.getByRole("button", { name: "Join" }).click();
+  await log(page).getByText("chat 101.").waitFor();
+  await v1(base, "POST", "rooms/kept-1/chats", { text: "a new one" });
+  await log(page).getByText("a new one").waitFor();
+});
+
+test("gaps are shown, and a server that is away", async (t) => {
+  const page = await open(t, browser, base, { allowed: ["ERR_INTERNET_DISCONNECTED", "WebSocket"] });
+  let cut;
+  await page.routeWebSocket(/\/ws$/, (socket) => {
+    const to = socket.connectToServer();
+    cut = () => { socket.close(); to.close(); };
+    to.onMessage((message) => {
+      socket.send(message);
+      if (String(message).includes("tell me")) socket.send(JSON.stringify({ type: "gap", room: "holes", missed: 1234 }));
+    });
+  });
+  await join(page, "holes", "ann");
+  await v1(base, "POST", "rooms/holes/chats", { text: "tell me" });
+  await log(page).getByText("1,234 chats are missing here.").waitFor();
+  cut();
+  await log(page).getByText("Chats may be missing here").waitFor();
+  await v1(base, "POST", "rooms/holes/chats", { text: "after it" });
+  await log(page).getByText("after it").waitFor();
+  await page.goto(`${base}/console/rooms`);
+  await page.getByRole("link", { name: "Overview" }).waitFor();
+  await page.context().setOffline(true);
+  await page.getByText("This is not up to date").waitFor();
+  await page.context().setOffline(false);
+  await page.getByText("This is not up to date").waitFor({ state: "detached" });
+});

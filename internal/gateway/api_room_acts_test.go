@@ -1,0 +1,177 @@
+package gateway_test
+
+import (
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tidewire/tidewire/internal/auth"
+	"github.com/tidewire/tidewire/internal/gateway"
+)
+
+// kicked is what the connection of a user who was removed from a room gets.
+func kicked(room string) string {
+	return fmt.Sprintf(`{"type":"error","code":"kicked","message":"an administrator has removed this user from the room: a program does not join again by itself","retryable":false,"room":%q}`, room)
+}
+
+// TestKick: the connections of the user leave the room, on all servers and both endpoints, and are told so. They may come back by a join.
+func TestKick(t *testing.T) {
+	t.Parallel()
+	_, there, elsewhere := serveRooms(t, nil)
+	_, _, c := serveRooms(t, others{map[string]*gateway.Server{"there": there, "deaf": nil}})
+	bob := connect(t, c.addr)
+	bob.ask(`{"type":"join","room":"a","user":"bob","presence":true,"id":1}`, `{"id":1,"type":"ok"}`)
+	ann := []*wire{connect(t, c.addr), {Conn: dial(t, "ws://"+c.addr+"/ws/chat"), t: t}, connect(t, elsewhere.addr)}
+	for _, w := range ann {
+		w.ask(`{"type":"join","room":"a","user":"ann","id":1}`, `{"id":1,"type":"ok"}`)
+		w.ask(`{"type":"join","room":"b","user":"ann","id":2}`, `{"id":2,"type":"ok"}`)
+	}
+	bob.until(`"count":3`)
+	c.want("POST", "/v1/rooms/a/kick", `{"user":"ann"}`, 200, `{"connections":3,"silent":["deaf"]}`)
+	c.want("POST", "/v1/rooms/a/kick", `{"user":"ann"}`, 200, `{"connections":0,"silent":["deaf"]}`)
+	for _, w := range ann {
+		w.want(kicked("a"))
+		w.ask(`{"type":"chat","room":"a","text":"x","id":3}`, `{"code":"not_joined","id":3,"message":"join the room first","retryable":false,"type":"error"}`)
+	}
+	bob.until(`"count":1`)
+	c.want("GET", "/v1/rooms/a/members", "", 200, `{"room":"a","count":1,"members":["bob"],"stored":false,"silent":["deaf"]}`)
+	ann[0].ask(`{"type":"join","room":"a","user":"ann","id":4}`, `{"id":4,"type":"ok"}`)
+	ann[0].ask(`{"type":"chat","room":"a","text":"back","id":5}`, `{"id":5,"type":"ok"}`)
+	bob.until(`"text":"back"`)
+	for body, want := range map[string]string{`{}`: "malformed", `{"user":""}`: "malformed", `{"user":7}`: "malformed", `{"who":"ann"}`: "unknown_field", `{"user":"` + strings.Repeat("x", 129) + `"}`: "malformed"} {
+		if status, text := c.do("POST", "/v1/rooms/a/kick", body); status != 400 || !strings.Contains(text, `"`+want+`"`) {
+			t.Errorf("%s: %d %s, want %s", body, status, text, want)
+		}
+	}
+}
+
+// until reads up to a message with a text.
+func (w *wire) until(text string) {
+	w.t.Helper()
+	for !strings.Contains(w.next(), text) {
+	}
+}
+
+// TestKick_DefaultRoom: a chat without a room does not bring a user back who was removed from the default room; a join does.
+func TestKick_DefaultRoom(t *testing.T) {
+	t.Parallel()
+	_, _, c := serveRooms(t, nil)
+	w := &wire{Conn: dial(t, "ws://"+c.addr+"/ws/chat"), t: t}
+	w.ask(`{"type":"chat","user":"ann","text":"1","id":1}`, `{"id":1,"type":"ok"}`)
+	c.want("POST", "/v1/rooms/public/kick", `{"user":"ann"}`, 200, `{"connections":1}`)
+	w.want(kicked("public"))
+	w.ask(`{"type":"chat","user":"ann","text":"2","id":2}`, `{"code":"not_joined","id":2,"message":"join the room first","retryable":false,"type":"error"}`)
+	w.ask(`{"type":"join","user":"ann","id":3}`, `{"id":3,"type":"ok"}`)
+	w.ask(`{"type":"chat","text":"3","id":4}`, `{"id":4,"type":"ok"}`)
+}
+
+// TestKick_DuringHistory: a user who is removed while its join is sending the history is no member afterwards.
+func TestKick_DuringHistory(t *testing.T) {
+	t.Parallel()
+	store, _, c := serveRooms(t, nil)
+	for range 3 {
+		c.do("POST", "/v1/rooms/kept-1/chats", `{"text":"old"}`)
+	}
+	let := make(chan struct{})
+	store.mu.Lock()
+	store.let = let
+	store.mu.Unlock()
+	w := connect(t, c.addr)
+	send(t, w.Conn, `{"id":1,"type":"join","room":"kept-1","user":"ann","after":0}`)
+	waitFor(t, func() bool { return store.reading() == 1 }, "the history is not read")
+	c.want("POST", "/v1/rooms/kept-1/chats", `{"text":"new"}`, 200, `{"position":4}`)
+	let <- struct{}{} // it becomes a member, and reads the new chat
+	waitFor(t, func() bool { return store.reading() == 1 && strings.Contains(members(c), `"count":1`) }, "no member")
+	c.want("POST", "/v1/rooms/kept-1/kick", `{"user":"ann"}`, 200, `{"connections":1}`)
+	close(let)
+	w.until(`"code":"kicked"`)
+	w.ask(`{"type":"chat","room":"kept-1","text":"x","id":2}`, `{"code":"not_joined","id":2,"message":"join the room first","retryable":false,"type":"error"}`)
+}
+
+func members(c client) string {
+	_, text := c.do("GET", "/v1/rooms/kept-1/members", "")
+	return text
+}
+
+// reading is how many reads are under way.
+func (s *memoryStore) reading() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.reads
+}
+
+// TestKick_Rights: it needs a right on the room, and is recorded.
+func TestKick_Rights(t *testing.T) {
+	t.Parallel()
+	log := &lines{}
+	c := serveClosed(t, func(cfg *gateway.Config) { cfg.Audit = slog.New(slog.NewJSONHandler(log, nil)) },
+		auth.RoleRule{Role: auth.AnyRole, Allow: rulesFor(t, "join room:seen-*")})
+	ann := tokenOf(t, "ann", time.Hour, "join,presence room:seen-1")
+	boss := tokenOf(t, "boss", time.Hour, "admin,presence room:seen-*")
+	w := c.as("/ws", ann)
+	for _, room := range []string{"seen-1", "seen-2"} {
+		w.ask(`{"type":"join","room":"`+room+`","id":1}`, `{"id":1,"type":"ok"}`)
+	}
+	if got := c.status("POST", "/v1/rooms/seen-1/kick", `{"user":"ann"}`, ann); got != "403 forbidden" {
+		t.Errorf("without the right: %s", got)
+	}
+	for token, want := range map[string]string{
+		ann:  `{"rooms":[{"room":"seen-1","count":1,"chats":0,"stored":false}]}`,
+		boss: `{"rooms":[{"room":"seen-1","count":1,"chats":0,"stored":false},{"room":"seen-2","count":1,"chats":0,"stored":false}]}`,
+	} {
+		if status, text := (client{t, c.addr}).do("GET", "/v1/rooms", "", "Authorization", "Bearer "+token); status != 200 || text != want {
+			t.Errorf("%d %s, want %s", status, text, want)
+		}
+	}
+	if got := c.status("POST", "/v1/rooms/seen-1/kick", `{"user":"ann"}`, boss); got != "200" {
+		t.Errorf("with the right: %s", got)
+	}
+	w.want(kicked("seen-1"))
+	for _, line := range log.all(t) {
+		if line["act"] == "kick user from room" && line["user"] == "boss" && line["target"] == "seen-1 ann" {
+			return
+		}
+	}
+	t.Error("the act is not recorded")
+}
+
+// TestAPI_Rooms: the rooms on all servers, the largest first, and not too many of them.
+func TestAPI_Rooms(t *testing.T) {
+	t.Parallel()
+	_, there, elsewhere := serveRooms(t, nil)
+	_, _, c := serveRooms(t, others{map[string]*gateway.Server{"there": there, "deaf": nil}})
+	elsewhere.want("GET", "/v1/rooms", "", 200, `{"rooms":[]}`)
+	for n, name := range []string{"a", "kept-1", "a", "b", "a", "b"} {
+		at := c.addr
+		if n > 2 {
+			at = elsewhere.addr
+		}
+		w := connect(t, at)
+		send(t, w.Conn, `{"type":"join","room":"`+name+`","id":1}`)
+		w.until(`"ok"`)
+	}
+	c.do("POST", "/v1/rooms/a/chats", `{"text":"x"}`)
+	c.do("POST", "/v1/rooms/a/chats", `{"text":"y"}`)
+	c.want("GET", "/v1/rooms", "", 200, `{"rooms":[{"room":"a","count":3,"chats":2,"stored":false},{"room":"b","count":2,"chats":0,"stored":false},{"room":"kept-1","count":1,"chats":0,"stored":true}],"silent":["deaf"]}`)
+	c.want("GET", "/v1/rooms?find=ept", "", 200, `{"rooms":[{"room":"kept-1","count":1,"chats":0,"stored":true}],"silent":["deaf"]}`)
+	w := connect(t, elsewhere.addr)
+	for n := range 100 {
+		w.ask(fmt.Sprintf(`{"type":"join","room":"m%d","id":1}`, n), `{"id":1,"type":"ok"}`)
+	}
+	_, text := c.do("GET", "/v1/rooms?find=m", "")
+	if n := strings.Count(text, `"room":"m`); n != 100 || strings.Contains(text, "truncated") {
+		t.Errorf("%d rooms of 100: %.200s", n, text)
+	}
+	for n := range 450 {
+		if n%50 == 0 {
+			w = connect(t, c.addr)
+		}
+		w.ask(fmt.Sprintf(`{"type":"join","room":"n%d","id":1}`, n), `{"id":1,"type":"ok"}`)
+	}
+	_, text = c.do("GET", "/v1/rooms", "")
+	if n := strings.Count(text, `"room":`); n != 500 || !strings.Contains(text, `"truncated":true`) || !strings.HasPrefix(text, `{"rooms":[{"room":"a","count":3`) {
+		t.Errorf("%d rooms of more than 500: %.200s", n, text)
+	}
+}
