@@ -1,4 +1,4 @@
-// Makes the pictures of the documents from a server with an hour of a small shop in it: docs/images/console-NAME.webp.
+// Makes the pictures of the documents from a server with the data of a small shop: docs/images/console-NAME.webp.
 import { mkdir, writeFile } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
 import { kill } from "../test/dead.js";
@@ -9,10 +9,12 @@ const folder = fileURLToPath(new URL("../../docs/images/", import.meta.url));
 /** How long the server works before the pictures are made, in seconds: the plots show it. */
 const busy = Number(process.env.BUSY ?? 240);
 
+const query = JSON.stringify([{ types: ["StudentEnrolled"], tags: ["course:go-1"] }]);
 const pictures = [
-  { name: "overview", path: "", text: "From publish to commit", width: 1280, height: 800, scheme: "light" },
+  { name: "overview", path: "", text: "From publish to commit", width: 1280, height: 860, scheme: "light" },
   { name: "stream", path: "streams/orders?after=40&open=52", text: "Publish again", width: 1280, height: 800, scheme: "light" },
-  { name: "dead-letters", path: "queues/mail?show=dead", text: "Next page", width: 1280, height: 800, scheme: "dark" },
+  { name: "dead-letters", path: "queues/mail?show=dead", text: "Next page", width: 1280, height: 980, scheme: "dark" },
+  { name: "events", path: `events/courses?q=${encodeURIComponent(query)}&open=7&test=4`, text: "It would not hold.", width: 1280, height: 980, scheme: "light" },
   { name: "phone", path: "streams/orders", text: "Position", width: 400, height: 800, scheme: "dark" },
 ];
 
@@ -27,11 +29,26 @@ async function fill(base) {
   for (const name of ["payments", "clicks", "audit"]) await v1(base, "POST", `streams/${name}`, {});
   await v1(base, "POST", "streams/sensors", { partitions: 8 });
   await kill(base, "mail", Array.from({ length: 140 }, (_, id) => mail(id)), (position) => ["smtp: 550 no such user", "smtp: 421 try again later", "template not found: shipped"][position % 7 % 3]);
+  await v1(base, "POST", "events/stores/courses");
+  const enrolled = customers.map((student, i) => ({ type: "StudentEnrolled", tags: [`course:go-${1 + (i % 2)}`, `student:${student}`], data: { seats: 8 - i } }));
+  const offered = [1, 2].map((n) => ({ type: "CourseOffered", tags: [`course:go-${n}`], data: { title: `Go, part ${n}`, seats: 8 } }));
+  await v1(base, "POST", "events", { store: "courses", events: [...offered, ...enrolled] });
   for (const name of ["thumbnails", "webhooks"]) await v1(base, "POST", `queues/${name}`, {});
+}
+
+/** Reads a stream until the server ends. */
+async function follow(base, stream) {
+  const { body } = await fetch(`${base}/v1/streams/${stream}/follow`);
+  try {
+    for await (const _ of body);
+  } catch {
+    // the server has ended
+  }
 }
 
 /** Publishes, chats and enqueues for some time, now more and now less. */
 async function work(base) {
+  for (let i = 0; i < 3; i++) void follow(base, "payments");
   for (let second = 0; second < busy; second++) {
     const began = performance.now();
     const many = Math.round(30 + 25 * Math.sin(second / 17) + 10 * Math.sin(second / 3));
