@@ -44,6 +44,7 @@ type job struct {
 	*replayed
 
 	stop context.CancelFunc
+	over func(job) // called when it has ended; nil: nobody is told
 }
 
 // copied returns a copy that nobody changes.
@@ -124,6 +125,9 @@ func (j *jobs) run(ctx context.Context, one *job, after int64, next jobAct) {
 		done, err := next(ctx, after)
 		after = done.next
 		if j.note(ctx, one, done, err) {
+			if one.over != nil {
+				one.over(one.copied()) // nothing changes it any more
+			}
 			return
 		}
 		if one.PerSecond > 0 {
