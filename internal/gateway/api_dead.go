@@ -244,12 +244,13 @@ func (c *call) replaceDead() {
 	}
 }
 
-// owns reports whether a job is of the queue or stream of the path, and the caller may know where it writes.
+// owns reports whether a job is of the queue or stream of the path, and the caller may know where it writes: it has started the job, or a rule grants it
+// something there. The SQL function on rights is not asked: this is also for lists.
 func (c *call) owns(one *job) bool {
 	if one.Queue != c.queue() || one.Stream != c.stream() {
 		return false
 	}
-	return c.caller == nil || one.replayed == nil || c.caller.MaySee(one.target().kind, one.target().name)
+	return c.caller == nil || one.replayed == nil || one.by != "" && one.by == c.caller.User || c.caller.MaySee(one.target().kind, one.target().name)
 }
 
 func (c *call) listJobs() { c.answer(map[string]any{"jobs": c.api.jobs.list(c.owns)}) }

@@ -53,7 +53,11 @@ func (c *call) replayStream() {
 		return
 	}
 	r := &replay{server: c.api.server, source: c.stream(), is: is, caller: c.caller, logged: time.Now()}
-	started, ok := c.api.jobs.start(&job{Stream: c.stream(), Act: "replay", After: is.Begin, replayed: &is, over: r.ended}, r.step)
+	one := &job{Stream: c.stream(), Act: "replay", After: is.Begin, replayed: &is, over: r.ended}
+	if c.caller != nil {
+		one.by = c.caller.User
+	}
+	started, ok := c.api.jobs.start(one, r.step)
 	if !ok {
 		c.refuse(codeTooManyJobs)
 		return

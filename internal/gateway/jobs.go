@@ -9,9 +9,11 @@ import (
 )
 
 const (
-	// maxJobs is how many jobs of a server run at a time, and maxKeptJobs how many it remembers.
-	maxJobs     = 4
-	maxKeptJobs = 100
+	// maxJobs is how many jobs of a server run at a time, maxUserReplays how many of them are replays of one user, which need no administrator, and maxKeptJobs
+	// how many it remembers.
+	maxJobs        = 4
+	maxUserReplays = 2
+	maxKeptJobs    = 100
 	// jobStep is how many dead letters or messages one step of a job takes.
 	jobStep = 500
 	// maxPerSecond is the highest limit of a job.
@@ -43,6 +45,7 @@ type job struct {
 	Error     code      `json:"error,omitempty"`
 	*replayed
 
+	by   string // the user who has started it; "" in open mode, or of an anonymous caller
 	stop context.CancelFunc
 	over func(job) // called when it has ended; nil: nobody is told
 }
@@ -97,13 +100,17 @@ type jobAct func(ctx context.Context, after int64) (stepped, error)
 func (j *jobs) start(one *job, next jobAct) (job, bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	active := 0
-	for _, one := range j.all {
-		if one.State == jobRunning {
-			active++
+	active, same := 0, 0
+	for _, other := range j.all {
+		if other.State != jobRunning {
+			continue
+		}
+		active++
+		if one.replayed != nil && other.replayed != nil && one.by != "" && one.by == other.by {
+			same++
 		}
 	}
-	if active >= maxJobs || j.work.Err() != nil {
+	if active >= maxJobs || same >= maxUserReplays || j.work.Err() != nil {
 		return job{}, false
 	}
 	ctx, stop := context.WithCancel(j.work)
