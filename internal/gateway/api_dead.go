@@ -191,13 +191,24 @@ func (c *call) changeDead(act deadAct) {
 	if body.PerSecond != nil {
 		perSecond = *body.PerSecond
 	}
-	started, ok := c.api.jobs.start(&job{Queue: c.queue(), Act: act.name, PerSecond: perSecond}, act.step(admin, c.queue(), filter, stepOf(perSecond)))
+	started, ok := c.api.jobs.start(&job{Queue: c.queue(), Act: act.name, PerSecond: perSecond}, c.whileAdmin(act.step(admin, c.queue(), filter, stepOf(perSecond))))
 	if !ok {
 		c.refuse(codeTooManyJobs)
 		return
 	}
 	c.acted(act.act, c.queue())
 	c.answer(started)
+}
+
+// whileAdmin is a step that is done only while the caller has its right to administer the queue.
+func (c *call) whileAdmin(step jobAct) jobAct {
+	server, caller, needed := c.api.server, c.caller, need{"admin", auth.Queue, c.queue()}
+	return func(ctx context.Context, after int64) (done stepped, err error) {
+		if caller, done.why = server.mayGoOn(ctx, caller, needed); done.why != "" {
+			return done, nil
+		}
+		return step(ctx, after)
+	}
 }
 
 // stepping is a step of a job of this queue and filter.

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/tidewire/tidewire/internal/auth"
 )
 
 const (
@@ -95,6 +97,29 @@ func stepOf(perSecond int) int {
 
 // jobAct does a part of a job, after a position.
 type jobAct func(ctx context.Context, after int64) (stepped, error)
+
+// mayGoOn returns why a job may not go on, and its caller as it is now: its rights may have ended since the job began, but the end of its token does not count.
+// Without a caller, in open mode, it may.
+func (s *Server) mayGoOn(ctx context.Context, caller *auth.Caller, needs ...need) (*auth.Caller, code) {
+	if caller == nil {
+		return nil, ""
+	}
+	policy := s.cfg.Auth.Policy
+	if !policy.Valid(caller) {
+		return caller, codeInvalidToken
+	}
+	if !policy.Current(caller) {
+		next, ok := policy.Renew(caller)
+		if !ok {
+			return caller, codeUnauthenticated
+		}
+		caller = next
+	}
+	if why := mayAll(ctx, caller, needs...); why != nil {
+		return caller, why.code
+	}
+	return caller, ""
+}
 
 // start starts a job, or returns false if there are too many.
 func (j *jobs) start(one *job, next jobAct) (job, bool) {

@@ -159,26 +159,10 @@ func (r *replay) store(ctx context.Context, page []engine.Message, stored []outc
 	}
 }
 
-// denied returns why the replay may not go on: the rights of the caller may have ended since it began, but the end of its token does not count.
-func (r *replay) denied(ctx context.Context) code {
-	if r.caller == nil {
-		return ""
-	}
-	policy := r.server.cfg.Auth.Policy
-	if !policy.Valid(r.caller) {
-		return codeInvalidToken
-	}
-	if !policy.Current(r.caller) {
-		next, ok := policy.Renew(r.caller)
-		if !ok {
-			return codeUnauthenticated
-		}
-		r.caller = next
-	}
-	if why := mayAll(ctx, r.caller, need{"read", auth.Stream, r.source}, r.is.target()); why != nil {
-		return why.code
-	}
-	return ""
+// denied returns why the replay may not go on.
+func (r *replay) denied(ctx context.Context) (why code) {
+	r.caller, why = r.server.mayGoOn(ctx, r.caller, need{"read", auth.Stream, r.source}, r.is.target())
+	return why
 }
 
 // ended writes how the replay has ended into the audit log, whatever has ended it.
