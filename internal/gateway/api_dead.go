@@ -191,7 +191,7 @@ func (c *call) changeDead(act deadAct) {
 	if body.PerSecond != nil {
 		perSecond = *body.PerSecond
 	}
-	started, ok := c.api.jobs.start(&job{Queue: c.queue(), Act: act.name, PerSecond: perSecond}, c.whileAdmin(act.step(admin, c.queue(), filter, stepOf(perSecond))))
+	started, ok := c.api.jobs.start(&job{Queue: c.queue(), Act: act.name, PerSecond: perSecond, over: c.api.server.audit.jobEnded}, c.whileAdmin(act.step(admin, c.queue(), filter, stepOf(perSecond))))
 	if !ok {
 		c.refuse(codeTooManyJobs)
 		return

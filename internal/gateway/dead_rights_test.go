@@ -3,6 +3,7 @@ package gateway_test
 import (
 	"context"
 	"encoding/json"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -26,7 +27,7 @@ func (f endlessDead) PurgeDeadStep(ctx context.Context, _ string, _ engine.DeadF
 	return engine.DeadStep{Changed: 1, Next: after + 1}, ctx.Err()
 }
 
-// TestDead_RightLost: a job goes no further when its user has lost the right to administer the queue.
+// TestDead_RightLost: a job goes no further when its user has lost the right to administer the queue, and the audit log says so.
 func TestDead_RightLost(t *testing.T) {
 	t.Parallel()
 	key, err := auth.NewSecret("", tokenSecret)
@@ -40,9 +41,10 @@ func TestDead_RightLost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	turns := make(chan struct{})
+	turns, log := make(chan struct{}), &lines{}
 	c := serveClosed(t, func(cfg *gateway.Config) {
 		cfg.Auth.Policy, cfg.Engine.Queues = policy, endlessDead{replayQueues{newFakeQueues(t, "jobs")}, turns}
+		cfg.Audit = slog.New(slog.NewJSONHandler(log, nil))
 	})
 	h, token := client{t, c.addr}, []string{"Authorization", "Bearer " + tokenOf(t, "ann", time.Hour)}
 	var a replayAnswer
@@ -62,4 +64,9 @@ func TestDead_RightLost(t *testing.T) {
 		_, text = h.do("GET", "/v1/queues/jobs/jobs/"+a.Job, "", token...)
 		return strings.Contains(text, `"state":"failed"`) && strings.Contains(text, `"error":"forbidden"`)
 	}, "the job goes on")
+	waitFor(t, func() bool {
+		all := log.all(t)
+		end := all[len(all)-1]
+		return end["msg"] == "job ended" && end["job"] == a.Job && end["state"] == "failed" && end["code"] == "forbidden" && end["changed"].(float64) >= 1
+	}, "the audit log has no end of it")
 }
