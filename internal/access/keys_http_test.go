@@ -92,3 +92,19 @@ func (n node) text(method, path, body, token string) string {
 	text, _ := io.ReadAll(resp.Body)
 	return string(text)
 }
+
+// TestKeys_Unstorable: what PostgreSQL cannot store as a text is refused for good. An answer that says to try again would never end.
+func TestKeys_Unstorable(t *testing.T) {
+	t.Parallel()
+	a := startNode(t, migrated.Open(t).URL, "")
+	maker := token(t, "root", nil, "keys server:*", "read stream:*")
+	for _, d := range []struct{ path, body, want string }{
+		{"/v1/keys", `{"name":"shop","allow":["read stream:a\u0000"]}`, "400 invalid"},
+		{"/v1/keys/%00/revoke", "", "404 not_found"},
+		{"/v1/keys/%ff/revoke", "", "404 not_found"},
+	} {
+		if got := a.http("POST", d.path, d.body, maker); got != d.want {
+			t.Errorf("%s %s: %s, want %s", d.path, d.body, got, d.want)
+		}
+	}
+}

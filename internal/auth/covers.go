@@ -142,6 +142,11 @@ func CheckKey(name string, allow []string) ([]Rule, error) {
 	if err := checkKeyName(name, allow); err != nil {
 		return nil, err
 	}
+	for _, text := range allow {
+		if !askable(text) {
+			return nil, fmt.Errorf("rule %q: want UTF-8 without NUL, which no database can store", text)
+		}
+	}
 	return ParseLiteralRules(allow)
 }
 

@@ -41,7 +41,7 @@ type listed struct {
 }
 
 // guarded serves in closed mode with rules, an API key, callers without a token, and a function that grants the name "asked".
-func guarded(t *testing.T) (c closed, key string) {
+func guarded(t *testing.T, change ...func(*gateway.Config)) (c closed, key string) {
 	t.Helper()
 	made, key, err := auth.NewAPIKey("shop", []string{"read stream:orders"}, time.Now().Add(time.Hour))
 	if err != nil {
@@ -65,6 +65,9 @@ func guarded(t *testing.T) (c closed, key string) {
 	})
 	return serveClosed(t, func(cfg *gateway.Config) {
 		cfg.Auth.Policy, cfg.Nodes, cfg.Auth.Administration = policy, cannedNodes{}, cannedAdministration{}
+		for _, f := range change {
+			f(cfg)
+		}
 	}), key
 }
 

@@ -191,13 +191,24 @@ func (c *call) changeDead(act deadAct) {
 	if body.PerSecond != nil {
 		perSecond = *body.PerSecond
 	}
-	started, ok := c.api.jobs.start(&job{Queue: c.queue(), Act: act.name, PerSecond: perSecond}, act.step(admin, c.queue(), filter, stepOf(perSecond)))
+	started, ok := c.api.jobs.start(&job{Queue: c.queue(), Act: act.name, PerSecond: perSecond, over: c.api.server.audit.jobEnded}, c.whileAdmin(act.step(admin, c.queue(), filter, stepOf(perSecond))))
 	if !ok {
 		c.refuse(codeTooManyJobs)
 		return
 	}
 	c.acted(act.act, c.queue())
 	c.answer(started)
+}
+
+// whileAdmin is a step that is done only while the caller has its right to administer the queue.
+func (c *call) whileAdmin(step jobAct) jobAct {
+	server, caller, needed := c.api.server, c.caller, need{"admin", auth.Queue, c.queue()}
+	return func(ctx context.Context, after int64) (done stepped, err error) {
+		if caller, done.why = server.mayGoOn(ctx, caller, needed); done.why != "" {
+			return done, nil
+		}
+		return step(ctx, after)
+	}
 }
 
 // stepping is a step of a job of this queue and filter.
@@ -244,12 +255,13 @@ func (c *call) replaceDead() {
 	}
 }
 
-// owns reports whether a job is of the queue or stream of the path, and the caller may know where it writes.
+// owns reports whether a job is of the queue or stream of the path, and the caller may know where it writes: it has started the job, or a rule grants it
+// something there. The SQL function on rights is not asked: this is also for lists.
 func (c *call) owns(one *job) bool {
 	if one.Queue != c.queue() || one.Stream != c.stream() {
 		return false
 	}
-	return c.caller == nil || one.replayed == nil || c.caller.MaySee(one.target().kind, one.target().name)
+	return c.caller == nil || one.replayed == nil || one.by != "" && one.by == c.caller.User || c.caller.MaySee(one.target().kind, one.target().name)
 }
 
 func (c *call) listJobs() { c.answer(map[string]any{"jobs": c.api.jobs.list(c.owns)}) }

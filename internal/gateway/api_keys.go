@@ -155,7 +155,10 @@ func (c *call) revokeKey() {
 		return
 	}
 	id := c.r.PathValue("key")
-	err := a.RevokeKey(c.ctx, c.caller.User, id)
+	err := auth.ErrNoKey
+	if validName(id) {
+		err = a.RevokeKey(c.ctx, c.caller.User, id)
+	}
 	if errors.Is(err, auth.ErrNoKey) {
 		c.refuseFor(&problem{code: engine.CodeNotFound, text: fmt.Sprintf("there is no active API key %.64q", id)})
 		return

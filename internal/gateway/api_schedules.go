@@ -118,6 +118,10 @@ func (c *call) listSchedules() {
 		return
 	}
 	next := c.r.URL.Query().Get("after")
+	if next != "" && !validName(next) {
+		c.refuseFor(wrong(codeParameter, "after", "the name of a schedule"))
+		return
+	}
 	page, err := readPage(c, func() ([]engine.Schedule, error) { return schedules.List(c.ctx, next, int(limit)) },
 		func(s *engine.Schedule) int { return len(s.Payload) + len(s.Headers) + len(s.Error) })
 	if err != nil {

@@ -116,3 +116,12 @@ func TestAttack_ScheduleFlood(t *testing.T) {
 	}
 	c.want("GET", "/v1/schedules", "", 200, `{"schedules":[],"next":""}`)
 }
+
+// TestAttack_SchedulesAfter: a page of schedules begins after a name. What PostgreSQL cannot read as a text is none, and no failure of the database.
+func TestAttack_SchedulesAfter(t *testing.T) {
+	t.Parallel()
+	c := client{t, serveDatabase(t, migrated.Open(t), nil).addr}
+	for _, after := range []string{"%00", "%ff", strings.Repeat("x", 1000)} {
+		c.refused("GET", "/v1/schedules?after="+after, "", http.StatusBadRequest, "invalid_parameter")
+	}
+}

@@ -128,6 +128,15 @@ func (a *audit) act(peer fmt.Stringer, c *auth.Caller, act, target string) {
 	a.log.Info("administrative act", append(actor(peer.String(), c), "act", act, "target", target)...)
 }
 
+// jobEnded records how a job of dead letters has ended. The act, when it began, does not say how many it changed.
+func (a *audit) jobEnded(is job) {
+	fields := []any{"job", is.ID, "queue", is.Queue, "act", is.Act, "state", is.State, "changed", is.Changed}
+	if is.Error != "" {
+		fields = append(fields, "code", is.Error)
+	}
+	a.log.Info("job ended", fields...)
+}
+
 // actor says who it was. In open mode there is only the address.
 func actor(peer string, c *auth.Caller) []any {
 	fields := []any{"peer", peer}

@@ -6,12 +6,16 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/tidewire/tidewire/internal/auth"
 )
 
 const (
-	// maxJobs is how many jobs of a server run at a time, and maxKeptJobs how many it remembers.
-	maxJobs     = 4
-	maxKeptJobs = 100
+	// maxJobs is how many jobs of a server run at a time, maxUserReplays how many of them are replays of one user, which need no administrator, and maxKeptJobs
+	// how many it remembers.
+	maxJobs        = 4
+	maxUserReplays = 2
+	maxKeptJobs    = 100
 	// jobStep is how many dead letters or messages one step of a job takes.
 	jobStep = 500
 	// maxPerSecond is the highest limit of a job.
@@ -43,7 +47,9 @@ type job struct {
 	Error     code      `json:"error,omitempty"`
 	*replayed
 
+	by   string // the user who has started it; "" in open mode, or of an anonymous caller
 	stop context.CancelFunc
+	over func(job) // called when it has ended; nil: nobody is told
 }
 
 // copied returns a copy that nobody changes.
@@ -92,17 +98,44 @@ func stepOf(perSecond int) int {
 // jobAct does a part of a job, after a position.
 type jobAct func(ctx context.Context, after int64) (stepped, error)
 
+// mayGoOn returns why a job may not go on, and its caller as it is now: its rights may have ended since the job began, but the end of its token does not count.
+// Without a caller, in open mode, it may.
+func (s *Server) mayGoOn(ctx context.Context, caller *auth.Caller, needs ...need) (*auth.Caller, code) {
+	if caller == nil {
+		return nil, ""
+	}
+	policy := s.cfg.Auth.Policy
+	if !policy.Valid(caller) {
+		return caller, codeInvalidToken
+	}
+	if !policy.Current(caller) {
+		next, ok := policy.Renew(caller)
+		if !ok {
+			return caller, codeUnauthenticated
+		}
+		caller = next
+	}
+	if why := mayAll(ctx, caller, needs...); why != nil {
+		return caller, why.code
+	}
+	return caller, ""
+}
+
 // start starts a job, or returns false if there are too many.
 func (j *jobs) start(one *job, next jobAct) (job, bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	active := 0
-	for _, one := range j.all {
-		if one.State == jobRunning {
-			active++
+	active, same := 0, 0
+	for _, other := range j.all {
+		if other.State != jobRunning {
+			continue
+		}
+		active++
+		if one.replayed != nil && other.replayed != nil && one.by != "" && one.by == other.by {
+			same++
 		}
 	}
-	if active >= maxJobs || j.work.Err() != nil {
+	if active >= maxJobs || same >= maxUserReplays || j.work.Err() != nil {
 		return job{}, false
 	}
 	ctx, stop := context.WithCancel(j.work)
@@ -124,6 +157,9 @@ func (j *jobs) run(ctx context.Context, one *job, after int64, next jobAct) {
 		done, err := next(ctx, after)
 		after = done.next
 		if j.note(ctx, one, done, err) {
+			if one.over != nil {
+				one.over(one.copied()) // nothing changes it any more
+			}
 			return
 		}
 		if one.PerSecond > 0 {

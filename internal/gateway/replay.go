@@ -66,6 +66,7 @@ type replay struct {
 	is     replayed
 	caller *auth.Caller // nil in open mode
 	logged time.Time
+	failed error // of the last step
 }
 
 // client is the name of the replay among those who publish. Clients of callers cannot have it, since theirs begin with their user.
@@ -74,8 +75,19 @@ func (r *replay) client() string {
 	return "tidewire.replay/" + r.is.Replay + "/" + hex.EncodeToString(of[:8])
 }
 
-// step replays, or counts, the next messages. In each step they are stored in order; the next one begins when all of them are.
+// step replays, or counts, the next messages.
 func (r *replay) step(ctx context.Context, after int64) (done stepped, err error) {
+	done, err = r.next(ctx, after)
+	r.failed = err
+	if at := max(after, done.next); !r.is.DryRun && time.Since(r.logged) >= replayLogEvery {
+		r.logged = time.Now()
+		r.log(at, false)
+	}
+	return done, err
+}
+
+// next is a step. Its messages are stored in order, and the next step begins when all of them are.
+func (r *replay) next(ctx context.Context, after int64) (done stepped, err error) {
 	if done.why = r.denied(ctx); done.why != "" {
 		return done, nil
 	}
@@ -110,7 +122,6 @@ func (r *replay) step(ctx context.Context, after int64) (done stepped, err error
 			done.changed++
 		}
 	}
-	r.log(&done, max(after, done.next), err)
 	return done, err
 }
 
@@ -148,37 +159,28 @@ func (r *replay) store(ctx context.Context, page []engine.Message, stored []outc
 	}
 }
 
-// denied returns why the replay may not go on: the rights of the caller may have ended since it began, but the end of its token does not count.
-func (r *replay) denied(ctx context.Context) code {
-	if r.caller == nil {
-		return ""
-	}
-	policy := r.server.cfg.Auth.Policy
-	if !policy.Valid(r.caller) {
-		return codeInvalidToken
-	}
-	if !policy.Current(r.caller) {
-		next, ok := policy.Renew(r.caller)
-		if !ok {
-			return codeUnauthenticated
-		}
-		r.caller = next
-	}
-	if why := mayAll(ctx, r.caller, need{"read", auth.Stream, r.source}, r.is.target()); why != nil {
-		return why.code
-	}
-	return ""
+// denied returns why the replay may not go on.
+func (r *replay) denied(ctx context.Context) (why code) {
+	r.caller, why = r.server.mayGoOn(ctx, r.caller, need{"read", auth.Stream, r.source}, r.is.target())
+	return why
 }
 
-// log writes how far the replay is into the audit log, from time to time and at its end: that survives the server.
-func (r *replay) log(done *stepped, after int64, err error) {
-	if r.is.DryRun || !done.done && err == nil && time.Since(r.logged) < replayLogEvery {
+// ended writes how the replay has ended into the audit log, whatever has ended it.
+func (r *replay) ended(is job) {
+	if r.is.DryRun {
 		return
 	}
-	r.logged = time.Now()
-	fields := []any{"replay", r.is.Replay, "stream", r.source, "to_stream", r.is.ToStream, "to_queue", r.is.ToQueue, "after", after, "done", done.done}
-	if err != nil {
-		fields = append(fields, "error", err)
+	more := []any{"state", is.State}
+	if is.Error != "" {
+		more = append(more, "code", is.Error)
 	}
-	r.server.audit.log.Info("replay", fields...)
+	if is.State == jobFailed && r.failed != nil {
+		more = append(more, "error", r.failed)
+	}
+	r.log(is.After, is.State == jobDone, more...)
+}
+
+// log writes how far the replay is into the audit log: that survives the server.
+func (r *replay) log(after int64, done bool, more ...any) {
+	r.server.audit.log.Info("replay", append([]any{"replay", r.is.Replay, "stream", r.source, "to_stream", r.is.ToStream, "to_queue", r.is.ToQueue, "after", after, "done", done}, more...)...)
 }

@@ -113,7 +113,7 @@ func deliveryErrors() []Error {
 		{"lease_lost", 409, Others, false, "another consumer has the deliveries in `lost`, or will, or this caller never had them: do not settle them again"},
 		{"not_settled", 503, Perhaps, again, "the outcome for the deliveries in `failed` is not known: send the request for these again"},
 		{"too_many_deliveries", 429, No, again, "10,000 deliveries of this queue are out: settle some"},
-		{"too_many_jobs", 429, No, again, "four jobs, or a benchmark, are running on this server: wait, or stop one"},
+		{"too_many_jobs", 429, No, again, "four jobs, two replays of this user, or a benchmark are running on this server: wait, or stop one"},
 	}
 }
 
