@@ -163,6 +163,9 @@ test("an API key is made, shown once, used and revoked", async (t) => {
   await row.getByRole("button", { name: "Revoke" }).click();
   await page.getByRole("dialog").getByRole("button", { name: "Revoke" }).click();
   await page.getByText("of shop is revoked.").waitFor();
+  await row.waitFor({ state: "detached" });
+  await page.getByRole("button", { name: /^Show ended keys/ }).click();
+  await page.waitForURL(/ended=1/);
   await row.getByText("revoked", { exact: true }).waitFor();
   await assert.rejects(v1(base, "GET", "streams", undefined, key), /401/);
   await page.getByRole("button", { name: "Recent acts" }).click();
