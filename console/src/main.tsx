@@ -6,6 +6,7 @@ import { start } from "./router.js";
 import { Shell } from "./shell.js";
 
 await exchange();
+addEventListener("hashchange", exchange); // the address may be opened in this tab later
 start();
 poll();
 render(<Shell />, document.getElementById("app")!);

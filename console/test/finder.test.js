@@ -29,7 +29,7 @@ test("it pauses when it has found many, stops, and goes on", async () => {
   const few = all.filter((p) => p % 50 === 0);
   const finder = new Finder("s", { text: "x" }, 1, 30_000, server(few, 10_000));
   await finder.run();
-  assert.deepEqual([finder.state.value, finder.messages.value.length, finder.read.value], ["paused", 200, 10_000]);
+  assert.deepEqual([finder.state.value, finder.messages.value.length, finder.read.value], ["paused", 330, 16_500]);
   await finder.run();
   await finder.run();
   assert.deepEqual([finder.state.value, positions(finder)], ["done", few.toReversed()]);
@@ -39,7 +39,16 @@ test("it pauses when it has found many, stops, and goes on", async () => {
     return server(rare, 10_000)(...args);
   });
   await stopped.run();
-  assert.deepEqual([stopped.state.value, positions(stopped)], ["stopped", rare.slice(-10).reverse()]);
+  assert.deepEqual([stopped.state.value, positions(stopped)], ["stopped", rare.slice(-7).reverse()]);
+});
+
+test("it shows few at once, also if all match", async () => {
+  const all = Array.from({ length: 30_000 }, (_, i) => i + 1);
+  const finder = new Finder("s", { text: "x" }, 1, 30_000, server(all, 10_000));
+  for (const found of [500, 1000]) {
+    await finder.run();
+    assert.deepEqual([finder.state.value, finder.messages.value.length], ["paused", found]);
+  }
 });
 
 test("it ends where the stream does not keep more", async () => {

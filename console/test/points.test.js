@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { load } from "./load.js";
 
 const { merge, even, length, last, lastKnown, highest, total } = await load("parts/points.ts");
-const { above, pathOf } = await load("parts/plot.tsx");
+const { above, pathOf, unitOf } = await load("parts/plot.tsx");
 
 test("new points follow the old ones, and the oldest go", () => {
   let points = { time: [] };
@@ -36,6 +36,7 @@ test("figures in one number", () => {
 });
 
 test("the height of a plot is a round number, and so is its half", () => {
+  assert.deepEqual([1, 1023, 1024, 2 ** 20 - 1, 2 ** 20].map(unitOf), [1, 1, 1024, 1024, 2 ** 20]);
   assert.deepEqual([1, 4, 4.1, 7, 99, 101, 1000, 1_000_001].map(above), [1, 4, 6, 8, 100, 200, 1000, 2_000_000]);
 });
 

@@ -6,6 +6,7 @@ import { Act } from "../parts/act.js";
 import { Copy } from "../parts/copy.js";
 import { useLoad } from "../parts/load.js";
 import { Empty, messageOf, Trouble } from "../parts/notice.js";
+import { change, place } from "../router.js";
 
 interface Key {
   key: string;
@@ -31,7 +32,11 @@ const day = 86_400;
 export function Keys() {
   const { value, error, again } = useLoad((signal) => ask<{ node?: string; since: string; keys: Key[] }>("keys", { signal }), [], 10_000);
   const [said, say] = useState("");
-  const keys = value?.keys ?? [];
+  const every = value?.keys ?? [];
+  const all = place.value.query.has("ended");
+  const active = every.filter(({ state }) => state === "active");
+  const keys = all ? every : active;
+  const ended = every.length - active.length;
   const revoke = ({ key, name }: Key) => async () => {
     await ask(`keys/${part(key)}/revoke`, { method: "POST" });
     say(`The key ${key} of ${name} is revoked.`);
@@ -41,7 +46,7 @@ export function Keys() {
     <>
       {error !== undefined && <Trouble error={error} retry={again} title="The API keys could not be listed" />}
       <p class="good" role="status">{said}</p>
-      {value && !keys.length && <Empty title="There is no API key yet"><p>A program of your own needs one. Make it below.</p></Empty>}
+      {value && !keys.length && <Empty title={ended ? "No API key is active" : "There is no API key yet"}><p>A program of your own needs one. Make it below.</p></Empty>}
       {keys.length > 0 && (
         <div class="scroll" tabIndex={0} role="group" aria-label="API keys">
           <table class="list">
@@ -53,9 +58,9 @@ export function Keys() {
                   <td><code>{is.key}</code></td>
                   <td>{is.state === "active" ? <span class="good">active</span> : is.state}</td>
                   <td>{is.allow.map((rule) => <div key={rule}><code>{rule}</code></div>)}</td>
-                  <td>{minute(is.created)}{is.by && `, by ${is.by}`}</td>
-                  <td>{is.expires ? minute(is.expires) : "never"}</td>
-                  <td>{is.last_used ? minute(is.last_used) : "–"}</td>
+                  <td><time>{minute(is.created)}</time>{is.by && <> by {is.by}</>}</td>
+                  <td>{is.expires ? <time>{minute(is.expires)}</time> : "never"}</td>
+                  <td>{is.last_used ? <time>{minute(is.last_used)}</time> : "–"}</td>
                   <td>{is.state === "active" && <Act label="Revoke" title={`Revoke the key ${is.key} of ${is.name}?`} act={revoke(is)}><p>Programs that use it are refused and disconnected, on all servers. This cannot be taken back.</p></Act>}</td>
                 </tr>
               ))}
@@ -63,6 +68,7 @@ export function Keys() {
           </table>
         </div>
       )}
+      {ended > 0 && <p><button type="button" aria-pressed={all} onClick={() => change({ ended: all ? undefined : 1 }, { replace: true })}>Show ended keys ({full(ended)})</button></p>}
       {value && <p class="soft">{keys.length > most && `The newest ${full(most)} of ${full(keys.length)}. `}The last use is what {value.node ? `the server ${value.node}` : "this server"} has seen since {minute(value.since)}.</p>}
       {!value && error === undefined && <p class="soft">Asking the server.</p>}
       {value && <Create again={again} />}

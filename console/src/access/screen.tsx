@@ -32,8 +32,8 @@ export function AccessScreen() {
 function OpenMode() {
   return (
     <Empty title="This server is in open mode">
-      <p>Everybody who reaches it may do everything. There are no tokens, keys and rules. Start it with a secret and a rule to change that:</p>
-      <Command text={"tidewire serve --auth-secret-file FILE --rule 'admin: connections,keys,metrics server:*'"} />
+      <p>Everybody who reaches it may do everything. There are no tokens, keys and rules. Start it so that it wants keys, and sign in with <code>tidewire console</code>:</p>
+      <Command text="tidewire serve --auth-api-keys" />
     </Empty>
   );
 }

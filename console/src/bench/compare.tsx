@@ -56,7 +56,7 @@ function Compared({ before, after, all }: { before: string; after: string; all: 
           </table>
         </div>
       )}
-      <p class="soft">Medians, with their 95 % intervals. ~ means that chance alone may explain the difference (U-test, p below 0.05, which takes four repeats of each).</p>
+      <p class="soft">Medians, with their 95 % intervals. ~ means that chance alone may explain the difference. A change is shown if a U-test has p below 0.05: that takes four repeats of each.</p>
     </section>
   );
 }

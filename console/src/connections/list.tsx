@@ -42,24 +42,25 @@ export function ConnectionList() {
           <table class="list tight">
             <thead>
               <tr>
-                <th scope="col">User</th><th scope="col">Role</th><th scope="col">Endpoint</th><th scope="col">Client</th><th scope="col">Address</th>
-                {["Open for", "Subscribed", "In", "Out", "Unsent", "Waits"].map((name) => <th key={name} scope="col" class="n">{name}</th>)}
+                <th scope="col">User</th>
+                {["Waits", "Unsent", "In", "Out", "Subscribed", "Open for"].map((name) => <th key={name} scope="col" class="n">{name}</th>)}
+                {["Role", "Endpoint", "Client", "Address"].map((name) => <th key={name} scope="col">{name}</th>)}
               </tr>
             </thead>
             <tbody>
               {some.map((one) => (
                 <tr key={one.connection}>
                   <th scope="row"><a href={href(["connections", one.connection])}>{one.user || one.connection}</a></th>
+                  <td class={waits(one) ? "n bad" : "n"}>{waits(one) ? span(one.waiting_ms) : "–"}</td>
+                  <td class="n">{bytes(one.unsent_bytes)}</td>
+                  <Traffic messages={one.messages_in} size={one.bytes_in} />
+                  <Traffic messages={one.messages_out} size={one.bytes_out} />
+                  <td class="n">{full(one.subscriptions + one.consumers + one.rooms)}</td>
+                  <td class="n">{since(one.opened)}</td>
                   <td>{one.role ?? "–"}</td>
                   <td>{one.endpoint}</td>
                   <td class="client" title={one.client}>{one.client ?? "–"}</td>
                   <td>{one.address}</td>
-                  <td class="n">{since(one.opened)}</td>
-                  <td class="n">{full(one.subscriptions + one.consumers + one.rooms)}</td>
-                  <td class="n">{short(one.messages_in)}, {bytes(one.bytes_in)}</td>
-                  <td class="n">{short(one.messages_out)}, {bytes(one.bytes_out)}</td>
-                  <td class="n">{bytes(one.unsent_bytes)}</td>
-                  <td class={waits(one) ? "n bad" : "n"}>{waits(one) ? span(one.waiting_ms) : "–"}</td>
                 </tr>
               ))}
             </tbody>
@@ -71,6 +72,8 @@ export function ConnectionList() {
     </>
   );
 }
+
+const Traffic = ({ messages, size }: { messages: number; size: number }) => <td class="n">{short(messages)}<br /><small class="soft">{bytes(size)}</small></td>;
 
 /** How long ago something was. */
 export const since = (time: string) => span(Math.max(0, Date.now() - Date.parse(time)));

@@ -1,6 +1,7 @@
 import type { ComponentChildren } from "preact";
 import { useRef } from "preact/hooks";
 import { bytes, full, micros, short, span } from "../format/numbers.js";
+import { minute } from "../format/time.js";
 import { Trouble } from "../parts/notice.js";
 import { change, href } from "../router.js";
 import { token } from "../session.js";
@@ -52,7 +53,7 @@ export function OverviewScreen() {
             ]} />
             <Plot title="Connections" points={points} write={short} least={4} lines={[{ name: "connections", label: "open", colour: 5 }]} />
             <Plot title="Still to read by the worst group" points={points} write={short} least={4} lines={[{ name: "group_lag", label: "messages", colour: 3 }]} />
-            <Plot title="Unsent to clients" points={points} write={bytes} least={1024} lines={[{ name: "unsent_bytes", label: "bytes", colour: 1 }]} />
+            <Plot title="Unsent to clients" points={points} write={bytes} least={1024} binary lines={[{ name: "unsent_bytes", label: "bytes", colour: 1 }]} />
           </section>
           <div class="pair">
             {now.database && <PostgreSQL database={now.database} />}
@@ -77,7 +78,7 @@ function Tiles({ now, is: { started, group, queue } }: { now: Points; is: Overvi
   };
   const slow = total(now, "missed") + total(now, "rate_limited");
   return (
-    <dl class="tiles">
+    <dl class="tiles ten">
       <Tile name="Connections" value={value("connections", full)} note={`highest ${full(highest(now, "connections"))}`} />
       <Tile name="Stored" value={value("stored", rate)} note={`highest ${rate(highest(now, "stored"))}`} />
       <Tile name="Delivered" value={value("delivered", rate)} note={`highest ${rate(highest(now, "delivered"))}`} />
@@ -86,7 +87,8 @@ function Tiles({ now, is: { started, group, queue } }: { now: Points; is: Overvi
       <Tile name="Worst group" value={group ? full(group.lag) : "–"} note={group ? <>to read by <a href={href(["streams", group.stream], { group: group.group })}>{group.group} of {group.stream}</a></> : "no group is known"} />
       <Tile name="Worst queue" value={queue ? full(queue.ready) : "–"} note={queue ? <>ready in <a href={href(["queues", queue.queue], { show: queue.dead ? "dead" : undefined })}>{queue.queue}</a>, oldest {span(queue.oldest_ms)}, {full(queue.dead)} dead</> : "no queue is known"} bad={!!queue?.dead} />
       <Tile name="Unsent" value={value("unsent_bytes", bytes)} note="to all connections" />
-      <Tile name="Memory" value={value("memory_bytes", bytes)} note={`up ${span(Date.now() - Date.parse(started))}`} />
+      <Tile name="Memory" value={value("memory_bytes", bytes)} note="of the server" />
+      <Tile name="Up for" value={span(Date.now() - Date.parse(started))} note={`since ${minute(started)}`} />
     </dl>
   );
 }

@@ -19,6 +19,8 @@ interface PlotOptions {
   write: (value: number) => string;
   /** The least that the height of the plot stands for. */
   least: number;
+  /** Whether values are bytes: then the height is a round number of KiB, MiB and so on. */
+  binary?: boolean;
   /** Whether a second without a value has none: 0 is no latency. */
   gaps?: boolean;
   /** How many seconds its width stands for. */
@@ -32,8 +34,8 @@ const pointed = signal<number | null>(null);
 const height = 100;
 
 /** The lines of the last minutes. The legend has the values under the pointer, or the last ones. */
-export function Plot({ title, lines, points, write, least, gaps = false, seconds = length }: PlotOptions) {
-  const drawn = useComputed(() => drawingOf(points.value, lines, least, gaps, seconds));
+export function Plot({ title, lines, points, write, least, binary = false, gaps = false, seconds = length }: PlotOptions) {
+  const drawn = useComputed(() => drawingOf(points.value, lines, least, binary, gaps, seconds));
   const { end, top, values, paths } = drawn.value;
   const under = pointed.value;
   const at = under ?? seconds - 1;
@@ -81,12 +83,17 @@ interface Drawing {
   paths: string[];
 }
 
-function drawingOf(points: Points, lines: Line[], least: number, gaps: boolean, seconds: number): Drawing {
+function drawingOf(points: Points, lines: Line[], least: number, binary: boolean, gaps: boolean, seconds: number): Drawing {
   const end = points.time.at(-1) ?? Math.floor(Date.now() / 1000);
   const values = lines.map(({ name }) => even(points, name, end, seconds).map((value) => ((gaps && !value) || value! < 0 ? null : value)));
-  const top = above(values.flat().reduce<number>((most, value) => Math.max(most, value ?? 0), least));
+  const most = values.flat().reduce<number>((most, value) => Math.max(most, value ?? 0), least);
+  const unit = binary ? unitOf(most) : 1;
+  const top = above(most / unit) * unit;
   return { end, top, values, paths: values.map((line) => pathOf(line, top)) };
 }
+
+/** The unit that a number of bytes is written in: 1, 1024 and so on. */
+export const unitOf = (n: number): number => 1024 ** Math.floor(Math.log2(n) / 10);
 
 /** A round number that is no smaller, and whose half is round too. */
 export function above(value: number): number {

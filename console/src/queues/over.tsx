@@ -16,12 +16,12 @@ export function OverTime({ is }: { is: Stats }) {
   return (
     <section class="plots" aria-labelledby="over-time">
       <h2 id="over-time" class="hidden">Over time</h2>
-      <Plot title="Messages, since you look at them" points={points} write={short} least={4} lines={[
+      <Plot title="Messages, since you opened this page" points={points} write={short} least={4} lines={[
         { name: "ready", label: "ready", colour: 0 },
         { name: "leased", label: "leased", colour: 2, dash: [6, 4] },
         { name: "delayed", label: "delayed", colour: 3, dash: [2, 3] },
       ]} />
-      <Plot title="Dead letters, since you look at them" points={points} write={short} least={4} lines={[{ name: "dead", label: "dead", colour: 1 }]} />
+      <Plot title="Dead letters, since you opened this page" points={points} write={short} least={4} lines={[{ name: "dead", label: "dead", colour: 1 }]} />
     </section>
   );
 }

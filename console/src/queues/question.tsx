@@ -28,7 +28,7 @@ export function Question({ queue, asked: { act, count, more, filtered, job, run 
       await run(n);
       close();
     }}>
-      <p>{act === "redrive" ? "They are delivered again, and their attempts count from 1 on." : "They are removed for ever."}</p>
+      <p>{act === "redrive" ? "Delivered again, with attempts that count from 1 on." : "Removed for ever."}</p>
       {job && <p class="soft">The job takes {filtered ? "all dead letters that match the filter" : "all dead letters"} when it runs: also those that are added until then.</p>}
       {job && act === "redrive" && <label>At most, in a second <input ref={limit} inputMode="numeric" autocomplete="off" placeholder="no limit" size={8} /></label>}
     </Ask>

@@ -49,14 +49,14 @@ function Queue({ is, options, may, again }: QueueOptions) {
         <Tile name="Leased" n={is.leased} note={is.nodes === 1 ? "1 server consumes" : `${full(is.nodes)} servers consume`} />
         <Tile name="Delayed" n={is.delayed} note="due later, or again" />
         <Tile name="Dead" n={is.dead} note="dead letters" bad={is.dead > 0} />
-        <Tile name="Oldest" n={oldest(is)} note="not done and not dead" />
+        <Tile name="Oldest" n={oldest(is)} note="not done yet" />
         <Tile name="Enqueued" n={is.head} note="ever" />
       </dl>
       <OverTime is={is} />
       <Pause is={is} may={may} again={again} />
       {options && (
         <p class="soft">
-          A message is a dead letter after {full(options.max_attempts)} attempts. It waits {span(options.retry_min_ms)} after the first, at most {span(options.retry_max_ms)}.
+          A message is a dead letter after {full(options.max_attempts)} attempts. The pause after the first is {span(options.retry_min_ms)}; it grows up to {span(options.retry_max_ms)}.
           {options.priorities !== undefined && ` There are ${options.priorities} priorities.`}{options.partitions !== undefined && ` There are ${options.partitions} partitions.`}
         </p>
       )}

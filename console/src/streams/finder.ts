@@ -13,8 +13,8 @@ export interface Part {
   done: boolean;
 }
 
-/** How many positions are searched before the ones below them, and after how many messages it pauses. */
-const step = 10_000;
+/** How many positions are searched before the ones below them: few at first, in case most match. After how many messages it pauses. */
+const [least, most] = [500, 10_000];
 const enough = 200;
 
 /** Asks for one part of a range. */
@@ -37,6 +37,7 @@ export class Finder {
   readonly error = signal<unknown>(undefined);
   private end: number;
   private low: number;
+  private step = least;
   private readonly first: number;
   private abort = new AbortController();
 
@@ -61,9 +62,9 @@ export class Finder {
     const { signal: ended } = (this.abort = new AbortController());
     this.state.value = "running";
     this.error.value = undefined;
-    const most = this.messages.value.length + enough;
+    const full = this.messages.value.length + enough;
     try {
-      while (this.end > this.low && this.messages.value.length < most) await this.window(ended);
+      while (this.end > this.low && this.messages.value.length < full) await this.window(ended);
       if (!ended.aborted) this.state.value = this.end > this.low ? "paused" : "done";
     } catch (error) {
       if (ended.aborted) return;
@@ -74,7 +75,7 @@ export class Finder {
 
   /** Searches the newest positions that are left. */
   private async window(ended: AbortSignal): Promise<void> {
-    const start = Math.max(this.low, this.end - (this.want.key ? step * 100 : step));
+    const start = Math.max(this.low, this.end - (this.want.key ? this.step * 100 : this.step));
     const found: Shown[] = [];
     for (let after = start; ; ) {
       let part: Part;
@@ -94,6 +95,7 @@ export class Finder {
       if (part.done || after >= this.end) break;
     }
     this.messages.value = [...this.messages.value, ...found.reverse()];
+    this.step = found.length > enough ? least : Math.min(this.step * 3, most);
     this.end = Math.max(start, this.low);
     this.read.value = this.end > this.low ? this.to - this.end : this.all;
   }

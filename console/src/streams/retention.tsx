@@ -77,8 +77,8 @@ function Change({ is, before, path, close, again }: { is: Info; before: Retentio
   };
   return (
     <Ask title={`What ${is.stream} keeps`} label="Change" typed={lost && (is.partitions || is.head > 1000) ? is.stream : undefined} close={close} act={act}>
-      <Limit label="At most so old" value={before.max_age_ms} units={ages} set={(max_age_ms) => set((now) => ({ ...now, max_age_ms }))} />
-      <Limit label="At most so large" value={before.max_bytes} units={sizes} set={(max_bytes) => set((now) => ({ ...now, max_bytes }))} />
+      <Limit label="Not older than" value={before.max_age_ms} units={ages} set={(max_age_ms) => set((now) => ({ ...now, max_age_ms }))} />
+      <Limit label="Not larger than" value={before.max_bytes} units={sizes} set={(max_bytes) => set((now) => ({ ...now, max_bytes }))} />
       <p><label><input type="checkbox" checked={after.consumed} onChange={(event) => set({ ...after, consumed: event.currentTarget.checked })} /> keep what a group has not read</label></p>
       <p role="status">{lost ? <strong>Messages may be removed for ever, within seconds.</strong> : !wrong && `It keeps ${keeps(after)}.`}</p>
     </Ask>

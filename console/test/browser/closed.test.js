@@ -195,7 +195,8 @@ test("who is signed in no longer is asked to sign in again", async (t) => {
 });
 
 test("tidewire console signs in once", async (t) => {
-  const { stdout } = await promisify(execFile)(program, ["console", "--print", "--url", base, "--data-dir", server.data, "--allow", "read stream:**", "--allow", "metrics server:*"]);
+  const print = () => promisify(execFile)(program, ["console", "--print", "--url", base, "--data-dir", server.data, "--allow", "read stream:**", "--allow", "metrics server:*"]);
+  const { stdout } = await print();
   const page = await open(t, browser, base, { allowed });
   const urls = [];
   page.on("request", (request) => urls.push(request.url()));
@@ -208,6 +209,9 @@ test("tidewire console signs in once", async (t) => {
   const other = await open(t, browser, base, { allowed });
   await other.goto(stdout.trim());
   await other.getByText("The key in the address was used already").waitFor();
+  await other.goto((await print()).stdout.trim()); // in a tab that is open: only the part after # is new
+  await other.getByText("Connections of this server").waitFor();
+  assert.equal(other.url(), `${base}/console/`);
 });
 
 test("benchmarks need their right", async (t) => {

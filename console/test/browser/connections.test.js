@@ -57,7 +57,7 @@ test("connections are listed, found, looked at and disconnected", async (t) => {
   await page.getByText("1 of 2 connections of this server").waitFor();
   const row = rows(page, "Connections");
   await becomes(() => row.count(), 1);
-  assert.deepEqual((await row.locator("td").allTextContents()).filter((_, i) => i < 2 || i === 5), ["user", "/ws", "2"]);
+  assert.deepEqual((await row.locator("td").allTextContents()).filter((_, i) => i === 4 || i === 6 || i === 7), ["2", "user", "/ws"]);
   await page.reload();
   await row.getByRole("link", { name: "u7" }).click();
   await page.getByRole("heading", { name: "u7" }).waitFor();
@@ -163,6 +163,9 @@ test("an API key is made, shown once, used and revoked", async (t) => {
   await row.getByRole("button", { name: "Revoke" }).click();
   await page.getByRole("dialog").getByRole("button", { name: "Revoke" }).click();
   await page.getByText("of shop is revoked.").waitFor();
+  await row.waitFor({ state: "detached" });
+  await page.getByRole("button", { name: /^Show ended keys/ }).click();
+  await page.waitForURL(/ended=1/);
   await row.getByText("revoked", { exact: true }).waitFor();
   await assert.rejects(v1(base, "GET", "streams", undefined, key), /401/);
   await page.getByRole("button", { name: "Recent acts" }).click();

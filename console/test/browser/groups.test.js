@@ -63,8 +63,8 @@ test("what a stream keeps is changed, and errors are shown", async (t) => {
   await page.getByRole("button", { name: "Change …" }).click();
   const dialog = page.getByRole("dialog");
   await dialog.getByText("It keeps everything.").waitFor();
-  await dialog.getByLabel("At most so old", { exact: true }).fill("2");
-  await dialog.getByLabel("Unit of: At most so old").selectOption("days");
+  await dialog.getByLabel("Not older than", { exact: true }).fill("2");
+  await dialog.getByLabel("Unit of: Not older than").selectOption("days");
   await dialog.getByText("Messages may be removed for ever, within seconds.").waitFor();
   await dialog.getByLabel("keep what a group has not read").check();
   await dialog.getByLabel("To go on, type the name").fill("orders");
@@ -72,8 +72,8 @@ test("what a stream keeps is changed, and errors are shown", async (t) => {
   await page.getByText("2 days, and what a group has not read").waitFor();
   assert.deepEqual(await v1(base, "GET", "streams/orders/retention"), { max_age_ms: 172_800_000, max_bytes: 0, consumed: true });
   await page.getByRole("button", { name: "Change …" }).click();
-  await becomes(() => dialog.getByLabel("At most so old", { exact: true }).inputValue(), "2");
-  await dialog.getByLabel("At most so old", { exact: true }).fill("x");
+  await becomes(() => dialog.getByLabel("Not older than", { exact: true }).inputValue(), "2");
+  await dialog.getByLabel("Not older than", { exact: true }).fill("x");
   await dialog.getByRole("button", { name: "Change" }).click();
   await dialog.getByText("A limit is a number, or empty.").waitFor();
   await dialog.getByRole("button", { name: "Cancel" }).click();

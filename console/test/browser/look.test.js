@@ -118,6 +118,25 @@ test("a conversation and its question", async (t) => {
   await usable(page);
 });
 
+test("tiles fill their rows, and what is looked for first can be seen", async (t) => {
+  const page = await open(t, browser, base);
+  for (const [path, text] of [screens.overview, screens.queue]) {
+    await page.goto(`${base}/console/${path}`);
+    await page.getByText(text).first().waitFor();
+    for (const width of [1280, 1150, 900, 400]) {
+      await page.setViewportSize({ width, height: 900 });
+      const rows = await page.locator(".tile").evaluateAll((tiles) => Object.values(Object.groupBy(tiles, (tile) => tile.offsetTop)).map((row) => row.length));
+      assert.equal(new Set(rows).size, 1, `${path} at ${width} pixels: ${rows}`);
+    }
+  }
+  const inside = (name) => page.getByRole(...name).evaluate((node) => node.getBoundingClientRect().right <= node.closest(".scroll").getBoundingClientRect().right);
+  for (const [path, name] of [["connections", ["columnheader", { name: "Waits" }]], ["streams/orders", ["button", { name: "Drop readers" }]]]) {
+    await page.goto(`${base}/console/${path}`);
+    await page.getByRole(...name).waitFor();
+    assert.ok(await inside(name), `${path} at 400 pixels`);
+  }
+});
+
 test("a plot takes the colours of the other scheme at once", async (t) => {
   const page = await open(t, browser, base);
   await page.goto(`${base}/console/`);

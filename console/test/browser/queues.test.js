@@ -107,7 +107,7 @@ test("dead letters are read, chosen, redriven and purged", async (t) => {
   await page.getByLabel("Choose 3", { exact: true }).check();
   await page.getByRole("button", { name: "Purge chosen (2)" }).click();
   const dialog = page.getByRole("dialog", { name: "Purge 2 dead letters?" });
-  await dialog.getByText("They are removed for ever.").waitFor();
+  await dialog.getByText("Removed for ever.").waitFor();
   await page.keyboard.press("Escape");
   await dialog.waitFor({ state: "detached" });
   assert.equal((await stats("some")).dead, 59, "nothing is done without an answer");
@@ -228,7 +228,7 @@ test("a queue is changed, emptied and dropped, and a unique key is stored once",
   await page.getByText("Stored at position 1.").waitFor();
   await page.getByRole("button", { name: "Enqueue", exact: true }).click();
   await page.getByText("Not stored: the message at position 1 has this unique key.").waitFor();
-  await page.getByRole("img", { name: /Messages, since you look at them.*ready 1,/ }).waitFor();
+  await page.getByRole("img", { name: /Messages, since you opened this page.*ready 1,/ }).waitFor();
   await page.getByText("Change this queue").click();
   await page.getByLabel("Attempts").fill("0");
   await page.getByRole("button", { name: "Change options" }).click();
