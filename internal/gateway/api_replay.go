@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"time"
 
 	"github.com/tidewire/tidewire/internal/auth"
 	"github.com/tidewire/tidewire/internal/engine"
@@ -51,8 +52,8 @@ func (c *call) replayStream() {
 		c.refuseFor(why)
 		return
 	}
-	r := &replay{server: c.api.server, source: c.stream(), is: is, caller: c.caller}
-	started, ok := c.api.jobs.start(&job{Stream: c.stream(), Act: "replay", After: is.Begin, replayed: &is}, r.step)
+	r := &replay{server: c.api.server, source: c.stream(), is: is, caller: c.caller, logged: time.Now()}
+	started, ok := c.api.jobs.start(&job{Stream: c.stream(), Act: "replay", After: is.Begin, replayed: &is, over: r.ended}, r.step)
 	if !ok {
 		c.refuse(codeTooManyJobs)
 		return

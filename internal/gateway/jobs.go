@@ -44,6 +44,7 @@ type job struct {
 	*replayed
 
 	stop context.CancelFunc
+	over func(as *job, err error) // nil, or called after the last step, whose error it gets
 }
 
 // copied returns a copy that nobody changes.
@@ -123,7 +124,10 @@ func (j *jobs) run(ctx context.Context, one *job, after int64, next jobAct) {
 	for {
 		done, err := next(ctx, after)
 		after = done.next
-		if j.note(ctx, one, done, err) {
+		if j.note(ctx, one, done, err) { // from here on nobody changes it
+			if one.over != nil {
+				one.over(one, err)
+			}
 			return
 		}
 		if one.PerSecond > 0 {

@@ -65,7 +65,7 @@ type replay struct {
 	source string
 	is     replayed
 	caller *auth.Caller // nil in open mode
-	logged time.Time
+	logged time.Time    // when the audit log was last told
 }
 
 // client is the name of the replay among those who publish. Clients of callers cannot have it, since theirs begin with their user.
@@ -110,7 +110,9 @@ func (r *replay) step(ctx context.Context, after int64) (done stepped, err error
 			done.changed++
 		}
 	}
-	r.log(&done, max(after, done.next), err)
+	if err == nil && time.Since(r.logged) >= replayLogEvery {
+		r.log(max(after, done.next), jobRunning)
+	}
 	return done, err
 }
 
@@ -170,15 +172,27 @@ func (r *replay) denied(ctx context.Context) code {
 	return ""
 }
 
+// ended writes the end of the replay into the audit log, whatever the reason.
+func (r *replay) ended(as *job, err error) {
+	if r.is.DryRun {
+		return
+	}
+	var why []any
+	if as.Error != "" {
+		why = append(why, "code", as.Error)
+	}
+	if as.State == jobFailed && err != nil {
+		why = append(why, "error", err)
+	}
+	r.log(as.After, as.State, why...)
+}
+
 // log writes how far the replay is into the audit log, from time to time and at its end: that survives the server.
-func (r *replay) log(done *stepped, after int64, err error) {
-	if r.is.DryRun || !done.done && err == nil && time.Since(r.logged) < replayLogEvery {
+func (r *replay) log(after int64, state string, more ...any) {
+	if r.is.DryRun {
 		return
 	}
 	r.logged = time.Now()
-	fields := []any{"replay", r.is.Replay, "stream", r.source, "to_stream", r.is.ToStream, "to_queue", r.is.ToQueue, "after", after, "done", done.done}
-	if err != nil {
-		fields = append(fields, "error", err)
-	}
-	r.server.audit.log.Info("replay", fields...)
+	fields := []any{"replay", r.is.Replay, "stream", r.source, "to_stream", r.is.ToStream, "to_queue", r.is.ToQueue, "after", after, "state", state}
+	r.server.audit.log.Info("replay", append(fields, more...)...)
 }
