@@ -8,14 +8,14 @@ const browser = process.env.CHROMIUM ?? "/usr/bin/chromium";
 const tests = (folder) => readdirSync(`${root}${folder}`).filter((name) => name.endsWith(".test.js")).map((name) => `${folder}/${name}`);
 
 function run(files, ...flags) {
-  return spawnSync(process.execPath, ["--test", "--test-reporter=spec", ...flags, ...files], { cwd: root, stdio: "inherit", timeout: 600_000 }).status ?? 1;
+  return spawnSync(process.execPath, ["--test", "--test-reporter=spec", ...flags, ...files], { cwd: root, stdio: "inherit", timeout: 1_200_000 }).status ?? 1;
 }
 
 const given = process.argv.slice(2);
 let status = run(given.length ? given : tests("test"));
 if (!status && !given.length) {
   if (existsSync(browser)) {
-    status = run(tests("test/browser"), "--test-concurrency=1");
+    status = run(tests("test/browser"), "--test-concurrency=2");
   } else {
     console.log(`console: not tested in a browser: there is none at ${browser}. Install Debian's package chromium, or set CHROMIUM`);
     status = process.env.CI ? 1 : 0;

@@ -113,6 +113,7 @@ func TestBench(t *testing.T) {
 	c.refused("DELETE", "/v1/bench/run", "", http.StatusForbidden, "foreign_origin", "Origin", "https://evil.example")
 	ok("GET", "/v1/bench/run", "", `"number":1`)
 	ok("DELETE", "/v1/bench/run", "", `"state":"stopped"`)
+	ok("GET", "/v1/bench/run", "", `"ended":"2026-03-01T12:00:00Z"`)
 }
 
 // TestBench_Off: a server that may not start benchmarks shows results, and one without them says so.

@@ -151,9 +151,38 @@ func TestReplay_Stopped(t *testing.T) {
 	if err := json.Unmarshal([]byte(text), &a); err != nil || a.After > 500 || a.Changed != a.After || a.After != int64(len(streams.streams["copy"].messages)) {
 		t.Errorf("%s: the messages that it was storing are stored and counted: %d", text, len(streams.streams["copy"].messages))
 	}
+	if status, list := c.do("GET", "/v1/streams/orders/jobs", ""); status != http.StatusOK || !strings.Contains(list, a.Job) {
+		t.Errorf("%d %s: without the job", status, list)
+	}
 	next := c.replay(fmt.Sprintf(`{"to_stream":"copy","after":%d,"replay":%q}`, a.After, a.Replay))
 	if next.State != "done" || next.Changed+a.Changed != 1200 || len(streams.streams["copy"].messages) != 1200 {
 		t.Errorf("the rest: %+v", next)
+	}
+}
+
+// TestReplay_Fails: a replay whose messages cannot be stored fails, and all requests on the job say why.
+func TestReplay_Fails(t *testing.T) {
+	t.Parallel()
+	streams := filledStreams(t, 1200, "copy")
+	_, addr := serve(t, gateway.Config{Engine: engine.Engine{Streams: replayStreams{streams}}})
+	c := client{t, addr}
+	streams.hold(true) // no commit until then
+	_, text := c.do("POST", "/v1/streams/orders/replay", `{"to_stream":"copy"}`)
+	var a replayAnswer
+	if err := json.Unmarshal([]byte(text), &a); err != nil || a.State != "running" {
+		t.Fatal(text, err)
+	}
+	streams.change(func() { streams.fail = engine.ErrNotFound })
+	streams.hold(false)
+	job := "/v1/streams/orders/jobs/" + a.Job
+	waitFor(t, func() bool { _, text = c.do("GET", job, ""); return strings.Contains(text, `"state":"failed"`) }, "the replay does not fail")
+	for _, method := range []string{"GET", "DELETE"} {
+		if status, text := c.do(method, job, ""); status != http.StatusOK || !strings.Contains(text, `"error":"not_found"`) {
+			t.Errorf("%s: %d %s", method, status, text)
+		}
+	}
+	if _, list := c.do("GET", "/v1/streams/orders/jobs", ""); !strings.Contains(list, `"error":"not_found"`) {
+		t.Errorf("%s", list)
 	}
 }
 

@@ -14,7 +14,8 @@ export function OverTime({ is }: { is: Stats }) {
     points.value = merge(points.peek(), { time: [now], ready: [is.ready], leased: [is.leased], delayed: [is.delayed], dead: [is.dead] });
   }, [is]);
   return (
-    <section class="plots" aria-label="Over time">
+    <section class="plots" aria-labelledby="over-time">
+      <h2 id="over-time" class="hidden">Over time</h2>
       <Plot title="Messages, since you look at them" points={points} write={short} least={4} lines={[
         { name: "ready", label: "ready", colour: 0 },
         { name: "leased", label: "leased", colour: 2, dash: [6, 4] },

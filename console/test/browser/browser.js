@@ -31,11 +31,28 @@ export async function open(t, browser, base, { width = 1280, height = 900, schem
   return page;
 }
 
-/** The findings of axe-core, in a few words each. */
-export async function findings(page) {
+/** The findings of axe-core, in a few words each: those of all rules, or of some. */
+export async function findings(page, ...rules) {
   await page.evaluate(axe);
-  const { violations } = await page.evaluate(() => globalThis.axe.run(document, { resultTypes: ["violations"] }));
+  const options = { resultTypes: ["violations"], ...(rules.length && { runOnly: rules }) };
+  const { violations } = await page.evaluate((how) => globalThis.axe.run(document, how), options);
   return violations.map(({ id, nodes }) => `${id}: ${nodes.map((node) => node.target.join(" ")).join(", ")}`);
+}
+
+const papers = { dark: "rgb(18, 22, 27)", light: "rgb(255, 255, 255)" };
+
+/** Fails unless everybody can use what the page shows: axe-core finds nothing, in light and in dark, and nothing is cut off at any width. */
+export async function usable(page) {
+  assert.deepEqual(await findings(page), [], "axe-core");
+  for (const [scheme, paper] of Object.entries(papers)) {
+    await page.emulateMedia({ colorScheme: scheme });
+    assert.equal(await page.evaluate(() => getComputedStyle(document.body).backgroundColor), paper);
+    assert.deepEqual(await findings(page, "color-contrast"), [], `axe-core, ${scheme}`);
+  }
+  for (const width of [800, 400, 1280]) {
+    await page.setViewportSize({ width, height: 900 });
+    assert.equal(await tooWide(page), false, `too wide for ${width} pixels`);
+  }
 }
 
 /** Whether the page is wider than its window. */

@@ -91,7 +91,8 @@ func deadFilter() Fields {
 }
 
 func job() *Schema {
-	return jobOf(required("queue", text("the queue")), []string{"redrive", "purge"}, "how many dead letters it has changed")
+	return jobOf(required("queue", text("the queue")), []string{"redrive", "purge"}, "how many dead letters it has changed",
+		optional("per_second", atLeast(1, "how many it changes in a second at most")))
 }
 
 func jobOf(of Field, acts []string, changed string, more ...Field) *Schema {
@@ -103,7 +104,6 @@ func jobOf(of Field, acts []string, changed string, more ...Field) *Schema {
 		required("changed", atLeast(0, changed)),
 		required("after", atLeast(0, "the position up to which all is done")),
 		required("started", moment("when it began")),
-		optional("per_second", atLeast(1, "how many it changes in a second at most")),
 		optional("ended", moment("when it ended")),
 		optional("error", text("why it failed: a code"))}, more...)...)
 }
