@@ -109,7 +109,7 @@ func (d *databaseLook) look(ctx context.Context, database func(context.Context) 
 	if !d.at.IsZero() && time.Since(d.at) < databaseEvery {
 		return d.state
 	}
-	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), databaseTimeout) // the answer is for others, too
 	defer cancel()
 	began := time.Now()
 	is, err := database(ctx)

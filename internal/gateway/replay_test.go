@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -211,5 +213,63 @@ func TestReplay_Rights(t *testing.T) {
 	}
 	if status, _ := h.do("DELETE", "/v1/streams/orders/jobs/"+a.Job, "", user...); status != http.StatusOK {
 		t.Errorf("it is not stopped: %d", status)
+	}
+}
+
+// TestReplay_EndIsRecorded: the audit log has the end of each replay, however it ended, and up to which position it has stored.
+func TestReplay_EndIsRecorded(t *testing.T) {
+	t.Parallel()
+	streams, log := filledStreams(t, 1200, "copy"), &lines{}
+	c := serveClosed(t, func(cfg *gateway.Config) {
+		cfg.Engine.Streams, cfg.Audit = replayStreams{streams}, slog.New(slog.NewJSONHandler(log, nil))
+	})
+	h := client{t, c.addr}
+	user := []string{"Authorization", "Bearer " + tokenOf(t, "u", time.Hour, "read stream:*", "publish stream:*")}
+	wantEnd := func(a replayAnswer) {
+		t.Helper()
+		waitFor(t, func() bool {
+			for _, line := range log.all(t) {
+				if line["replay"] == a.Replay && line["state"] == a.State && line["after"] == float64(a.After) {
+					return true
+				}
+			}
+			return false
+		}, fmt.Sprintf("the end of %+v is not recorded", a))
+	}
+	wantEnd(h.replay(`{"to_stream":"copy","until":700}`, user...))
+	h.replay(`{"to_stream":"copy","dry_run":true}`, user...)
+	streams.hold(true)
+	_, text := h.do("POST", "/v1/streams/orders/replay", `{"to_stream":"copy"}`, user...)
+	var a replayAnswer
+	if err := json.Unmarshal([]byte(text), &a); err != nil {
+		t.Fatal(text, err)
+	}
+	job := "/v1/streams/orders/jobs/" + a.Job
+	h.do("DELETE", job, "", user...)
+	streams.hold(false)
+	waitFor(t, func() bool { _, text = h.do("GET", job, "", user...); return strings.Contains(text, `"stopped"`) }, "it does not stop")
+	if err := json.Unmarshal([]byte(text), &a); err != nil {
+		t.Fatal(text, err)
+	}
+	wantEnd(a)
+	streams.change(func() { streams.streams["orders"].oldest = 2 }) // it cannot be read from its beginning
+	failed := a
+	streams.hold(true)
+	_, text = h.do("POST", "/v1/streams/orders/replay", `{"to_stream":"copy","after":1}`, user...)
+	if err := json.Unmarshal([]byte(text), &failed); err != nil {
+		t.Fatal(text, err)
+	}
+	streams.change(func() { streams.streams["orders"].oldest = 1100 })
+	streams.hold(false)
+	waitFor(t, func() bool {
+		_, text = h.do("GET", "/v1/streams/orders/jobs/"+failed.Job, "", user...)
+		return strings.Contains(text, `"failed"`)
+	}, "it does not fail")
+	if err := json.Unmarshal([]byte(text), &failed); err != nil {
+		t.Fatal(text, err)
+	}
+	wantEnd(failed)
+	if n := len(slices.DeleteFunc(log.all(t), func(line map[string]any) bool { return line["msg"] != "replay" })); n != 3 {
+		t.Errorf("%d lines, want those of three ends", n)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"strconv"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/tidewire/tidewire/internal/engine"
@@ -46,9 +47,27 @@ func (s *search) matches(m *engine.Message) bool {
 // in reports whether bytes contain the text.
 func (s *search) in(data []byte) bool {
 	if s.fold {
-		data = bytes.ToLower(data)
+		data = lower(data)
 	}
 	return bytes.Contains(data, s.text)
+}
+
+// lower is bytes.ToLower that leaves bytes as they are which are no UTF-8: as U+FFFD they would match it.
+func lower(data []byte) []byte {
+	if utf8.Valid(data) {
+		return bytes.ToLower(data)
+	}
+	lowered := make([]byte, 0, len(data))
+	for len(data) > 0 {
+		r, n := utf8.DecodeRune(data)
+		if r == utf8.RuneError && n == 1 {
+			lowered = append(lowered, data[0])
+		} else {
+			lowered = utf8.AppendRune(lowered, unicode.ToLower(r))
+		}
+		data = data[n:]
+	}
+	return lowered
 }
 
 // has reports whether JSON has the value at the path.

@@ -88,7 +88,7 @@ func (l *worstLook) read() int64 {
 func (l *worstLook) look(ctx context.Context, kept engine.Engine, caller *auth.Caller) (group *worstGroup, queue *worstQueue) {
 	if l.mu.TryLock() {
 		if time.Since(time.Unix(0, l.at.Load())) >= worstEvery {
-			ctx, cancel := context.WithTimeout(ctx, worstTimeout)
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), worstTimeout) // the answer is for others, too
 			l.ask(ctx, kept)
 			cancel()
 		}
@@ -97,13 +97,13 @@ func (l *worstLook) look(ctx context.Context, kept engine.Engine, caller *auth.C
 	l.state.Lock()
 	defer l.state.Unlock()
 	for _, g := range l.ranked {
-		if caller == nil || caller.MaySee(auth.Stream, g.Stream) {
+		if caller == nil || caller.Granted("read", auth.Stream, g.Stream) {
 			group = &g
 			break
 		}
 	}
 	for _, q := range l.longer {
-		if caller == nil || caller.MaySee(auth.Queue, q.Queue) {
+		if caller == nil || caller.Granted("inspect", auth.Queue, q.Queue) {
 			queue = &q
 			break
 		}

@@ -80,6 +80,9 @@ func TestOverview_Worst(t *testing.T) {
 	if a := ask("?worst=true", "read stream:s00*", "inspect queue:dead"); a.Group["stream"] != "s009" || a.Queue["queue"] != "dead" {
 		t.Errorf("what the caller may see: %v", a)
 	}
+	if a := ask("?worst=true", "publish,commit stream:**", "enqueue,consume queue:**"); a.Group != nil || a.Queue != nil {
+		t.Errorf("what it may not ask for itself: %v", a)
+	}
 	if a := ask("?worst=true"); a.Group != nil || a.Queue != nil {
 		t.Errorf("it may see nothing: %v", a)
 	}

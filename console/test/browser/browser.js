@@ -22,6 +22,7 @@ export async function open(t, browser, base, { width = 1280, height = 900, schem
   page.on("console", (message) => message.type() === "error" && !allowed.some((text) => message.text().includes(text)) && wrong.push(message.text()));
   t.after(async () => {
     const xss = await page.evaluate(() => globalThis.xss).catch(() => undefined);
+    for (const each of context.pages()) await each.unrouteAll({ behavior: "ignoreErrors" }); // a handler may be in the middle of a request
     await context.close();
     assert.deepEqual(foreign, [], "requests to other hosts");
     assert.deepEqual(wrong, [], "errors in the page");
