@@ -22,7 +22,7 @@ type Traffic struct {
 type traffic struct {
 	in, shared, written atomic.Int64
 	out                 int64     // guarded by Conn.mu
-	behind              time.Time // since when the drain goroutine runs; zero if it does not. Guarded by Conn.mu
+	draining            time.Time // since when the drain goroutine runs; zero if it does not. Guarded by Conn.mu
 }
 
 // Traffic returns what the connection has carried. It takes the lock of the connection for a moment, and makes no system call.
@@ -34,7 +34,7 @@ func (c *Conn) Traffic() Traffic {
 		BytesIn: c.received.Load(), BytesOut: c.traffic.written.Load(), Unsent: c.unsent,
 	}
 	if c.unsent > 0 {
-		t.Since = c.traffic.behind
+		t.Since = c.traffic.draining
 	}
 	if c.bulk != nil && len(c.bulk.credit.pings) > 0 {
 		if at := c.bulk.credit.pings[0].at; t.Since.IsZero() || at.Before(t.Since) {

@@ -168,14 +168,14 @@ func (c *Conn) flush() {
 func (c *Conn) attempted() {
 	if c.err == nil && (c.head.buffer != nil || c.parked.buffer != nil || c.live != nil || c.pong != nil || c.sealed > 0 || c.wanted && c.tail != nil) {
 		c.head.since.set()
-		if c.traffic.behind.IsZero() {
-			c.traffic.behind = time.Now()
+		if c.traffic.draining.IsZero() {
+			c.traffic.draining = time.Now()
 		}
 		c.tellOutput()
 		go c.drain()
 		return
 	}
-	c.writing, c.traffic.behind = false, time.Time{}
+	c.writing, c.traffic.draining = false, time.Time{}
 	c.tellOutput()
 	c.moved.Broadcast()
 }
@@ -249,7 +249,7 @@ func (c *Conn) drain() {
 		if over {
 			c.setWriteDeadline(time.Time{})
 			if c.unsent == 0 {
-				c.traffic.behind = time.Time{}
+				c.traffic.draining = time.Time{}
 			}
 			c.bulk.handed = true // the writer of the chunk owns c.writing now; its release continues here
 			c.moved.Broadcast()
@@ -271,7 +271,7 @@ func (c *Conn) drain() {
 	} else if c.err == ErrWriteTimeout {
 		c.reset()
 	}
-	c.writing, c.traffic.behind = false, time.Time{}
+	c.writing, c.traffic.draining = false, time.Time{}
 	c.tellOutput()
 	c.moved.Broadcast()
 }

@@ -63,7 +63,7 @@ func (c *consoleCmd) Run(p *process) error {
 			return err
 		}
 		at.Fragment = "key=" + key // a browser sends a fragment to nobody
-		fmt.Fprintf(p.Err, "The address counts once, within %s.\n", onceLife)
+		fmt.Fprintln(p.Err, "The address counts once, within a minute.")
 		return c.show(p, at)
 	})
 }

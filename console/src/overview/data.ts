@@ -34,7 +34,7 @@ export interface Worst {
 
 export const overview = signal<Overview | undefined>(undefined);
 export const points = signal<Points>({ time: [] });
-/** The servers that have answered lately: behind a load balancer, another one may answer each time. */
+/** The servers that have answered lately: with a load balancer, another one may answer each time. */
 export const servers = signal<string[]>([]);
 /** Why there are no figures. */
 export const trouble = signal<unknown>(undefined);

@@ -21,9 +21,9 @@ export interface Source<T, Raw = unknown> {
   end?: () => Promise<number>;
 }
 
-/** How many messages are shown, and how far the view may be behind the stream before it goes on at the end. */
+/** How many messages are shown, and how many positions the view may have still to read before it goes on at the end. */
 const rows = 100;
-const behindMost = 5_000;
+const mostUnread = 5_000;
 /** How often the view changes, in milliseconds: less often when nobody could read along. */
 const pauseAfter = (messages: number) => (messages < rows ? 100 : 400);
 
@@ -106,14 +106,14 @@ export class Tail<T extends { position: number }, Raw> {
     this.messages.value = [...fresh.reverse(), ...this.messages.value].slice(0, rows);
   }
 
-  /** Once a second: the rate, and whether the view is too far behind. */
+  /** Once a second: the rate, and whether the view has too many positions still to read. */
   private async tick(mine: number): Promise<void> {
     const now = performance.now();
     this.rate.value = Math.round((this.second.count / (now - this.second.began)) * 1000);
     this.second = { began: now, count: 0 };
     if (this.rate.value < rows || !this.source.head) return;
     const head = await this.source.head().catch(() => 0);
-    if (mine !== this.turn || this.position === undefined || head - this.position < behindMost) return;
+    if (mine !== this.turn || this.position === undefined || head - this.position < mostUnread) return;
     this.subscription?.close();
     this.left(head - rows); // the newest ones are shown, also if none comes after them
     const next = ++this.turn;

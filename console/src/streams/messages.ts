@@ -33,7 +33,7 @@ export interface Info {
 /** How many messages a page has. */
 export const pageSize = 50;
 
-/** A page, and whether there may be more behind it. */
+/** A page, and whether there may be more after it. */
 export interface Page {
   messages: Shown[];
   full: boolean;
