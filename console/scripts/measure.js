@@ -1,6 +1,6 @@
 // Measures what the console does to a server, and what a fast stream does to the console. It prints figures; docs/benchmarks/console.md has some.
 //
-//   node scripts/measure.js consoles [ROUNDS]   CPU of a loaded server without and with five consoles, in turn
+//   node scripts/measure.js consoles [ROUNDS]   CPU of a server without and with five consoles, in turn, first without load
 //   node scripts/measure.js tail [SECONDS]      frames and memory of a page that follows a stream with 100,000 messages/s
 import { readFileSync, readdirSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -76,25 +76,36 @@ function watch(base) {
   return { end: async () => { stop.abort(); await ended; } };
 }
 
-async function consoles(rounds) {
-  const server = await serve();
-  await v1(server.base, "POST", "streams/orders", {});
-  const load = publish(server.base, "orders", { perSecond: 5000, batch: 20, payload: "x".repeat(60), connections: 4 });
+/** The CPU of the server, in shares of a core, without and with five consoles in turn. */
+async function inTurn(server, rounds, stored) {
   const found = { 0: [], 5: [] };
   for (let round = 0; round < rounds; round++) {
     for (const count of round % 2 ? [5, 0] : [0, 5]) {
       const open = Array.from({ length: count }, () => watch(server.base));
       await sleep(2000);
-      const [cpu, sent, began] = [cpuOf(server.pid), load.state.sent, performance.now()];
+      const [cpu, sent, began] = [cpuOf(server.pid), stored(), performance.now()];
       await sleep(20_000);
       const wall = (performance.now() - began) / 1000;
       found[count].push((cpuOf(server.pid) - cpu) / wall);
-      console.log(`${count} consoles: ${(100 * found[count].at(-1)).toFixed(1)} % of a core, ${Math.round((load.state.sent - sent) / wall)} messages/s`);
+      console.log(`${count} consoles: ${(100 * found[count].at(-1)).toFixed(2)} % of a core, ${Math.round((stored() - sent) / wall)} messages/s`);
       await Promise.all(open.map((one) => one.end()));
     }
   }
   const [without, five] = [median(found[0]), median(found[5])];
-  console.log(`median without: ${(100 * without).toFixed(1)} % of a core, with five: ${(100 * five).toFixed(1)} %, difference ${(100 * (five - without)).toFixed(1)} %`);
+  console.log(`median without: ${(100 * without).toFixed(2)} % of a core, with five: ${(100 * five).toFixed(2)} %, difference ${(100 * (five - without)).toFixed(2)} %`);
+}
+
+async function consoles(rounds) {
+  const server = await serve();
+  for (let i = 0; i < 20; i++) {
+    await v1(server.base, "POST", `streams/s${i}`, {});
+    await v1(server.base, "POST", `queues/q${i}`, {});
+  }
+  console.log("without load:");
+  await inTurn(server, rounds, () => 0);
+  console.log("with load:");
+  const load = publish(server.base, "s0", { perSecond: 5000, batch: 20, payload: "x".repeat(60), connections: 4 });
+  await inTurn(server, rounds, () => load.state.sent);
   await load.end();
   await server.end();
 }
