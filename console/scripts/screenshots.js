@@ -51,7 +51,7 @@ async function work(base) {
   for (let i = 0; i < 3; i++) void follow(base, "payments");
   for (let second = 0; second < busy; second++) {
     const began = performance.now();
-    const many = Math.round(30 + 25 * Math.sin(second / 17) + 10 * Math.sin(second / 3));
+    const many = Math.round(40 + 25 * Math.sin(second / 17) + 10 * Math.sin(second / 3));
     await v1(base, "POST", "streams/payments/messages", { messages: Array.from({ length: many }, (_, id) => order(id)) });
     for (let i = 0; i < 3 + (second % 5); i++) await v1(base, "POST", "rooms/public/chats", { text: "hello", user: customers[i % 6] });
     await v1(base, "POST", "queues/mail/messages", mail(second));
