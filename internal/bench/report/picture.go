@@ -280,7 +280,7 @@ var users = []struct{ name, metric string }{
 
 // cpuPicture shows the cores that each process used, on an axis of all cores of the machine.
 func cpuPicture(rows []contender, cores int) picture {
-	p := picture{Title: "Who used the CPU", Note: fmt.Sprintf("cores, of the %d that the machine has", cores)}
+	p := picture{Title: "CPU used", Note: fmt.Sprintf("cores, of the %d that the machine has", cores)}
 	a := axis{}
 	a.fit(0, float64(max(cores, 1)), true)
 	a.Max = num(max(cores, 1))
