@@ -25,7 +25,7 @@ export function ConnectionScreen({ name }: { name: string }) {
       {is && (
         <div class="pair">
           <Holds is={is} />
-          {is.claims && <section class="card" aria-labelledby="claims"><h2 id="claims">{is.by === "token" ? "Claims of its token" : "Who it is"}</h2><Payload payload={is.claims} view="json" /></section>}
+          {is.claims && <section class="card" aria-labelledby="claims"><h2 id="claims">{is.by === "token" ? "Claims of its token" : "Caller"}</h2><Payload payload={is.claims} view="json" /></section>}
         </div>
       )}
       {is?.by && <Rights rights={is.rights} asks={is.asks} />}
@@ -77,7 +77,7 @@ function Holds({ is }: { is: Whole }) {
   ];
   return (
     <section class="card" aria-labelledby="holds">
-      <h2 id="holds">What it has</h2>
+      <h2 id="holds">Open here</h2>
       {parts.every(([, all]) => !all.length) && <p class="soft">No subscription, no consumer and no room.</p>}
       {parts.map(([name, all]) => all.length > 0 && <div key={name}><h3>{name}</h3><ul>{all.map((one, i) => <li key={i}>{one}</li>)}</ul></div>)}
     </section>
@@ -87,7 +87,7 @@ function Holds({ is }: { is: Whole }) {
 function Rights({ rights, asks }: { rights: Right[]; asks: boolean }) {
   return (
     <section class="card" aria-labelledby="rights">
-      <h2 id="rights">What it may do</h2>
+      <h2 id="rights">Rights</h2>
       {!rights.length && <p>No rule grants it anything.</p>}
       {asks && <p class="soft">The SQL function on rights may grant more.</p>}
       {rights.length > 0 && <RuleTable rules={rights} bound />}

@@ -91,7 +91,7 @@ export function Replay({ is }: Look) {
         <Ask title={`Replay into ${goal(asked.job)}?`} label="Replay" typed={asked.count > 1000 ? asked.job.to_queue ?? asked.job.to_stream : undefined} close={() => askFor(undefined)}
           act={async () => { await start({ ...bodyOf(asked.job, asked.after), replay: asked.replay }); again(); askFor(undefined); }}>
           <p>It stores {asked.replay && "at most "}{full(asked.count)} {asked.count === 1 ? "message" : "messages"}, from position {full(asked.after + 1)} to {full(asked.job.until)}.</p>
-          <p class="soft">{asked.replay ? "It goes on with the same replay: what that has stored is not stored again." : "You can stop it. What it has stored stays; it says where it stopped, and goes on from there."}</p>
+          <p class="soft">{asked.replay ? "It goes on with the same replay: what that has stored is not stored again." : "You can stop it: messages that are stored stay, and it can go on where it stopped."}</p>
         </Ask>
       )}
     </>

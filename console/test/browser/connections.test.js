@@ -61,10 +61,10 @@ test("connections are listed, found, looked at and disconnected", async (t) => {
   await page.reload();
   await row.getByRole("link", { name: "u7" }).click();
   await page.getByRole("heading", { name: "u7" }).waitFor();
-  await page.getByRole("region", { name: "What it has" }).getByText("lobby").waitFor();
+  await page.getByRole("region", { name: "Open here" }).getByText("lobby").waitFor();
   await page.getByRole("region", { name: "Claims of its token" }).getByText('"u7"').waitFor();
   assert.ok(!(await page.content()).includes(user), "never the token");
-  const rights = page.getByRole("region", { name: "What it may do" });
+  const rights = page.getByRole("region", { name: "Rights" });
   await rights.getByText("read stream:user/u7").waitFor();
   await rights.getByText("nothing: the token lacks a value").waitFor();
   await page.getByRole("button", { name: "Disconnect", exact: true }).click();
@@ -217,7 +217,7 @@ test("no name, claim, room or reason is markup, dark and light, wide and narrow"
     const { connections } = await v1(base, "GET", "connections?user=onload", undefined, admin);
     await page.goto(`${base}/console/connections/${connections[0].connection}?verb=read&kind=stream&name=${encodeURIComponent(short[0])}`);
     await page.locator(".answer p").first().waitFor();
-    await page.getByRole("region", { name: "What it has" }).getByText(short.find((text) => text.includes("onload"))).waitFor();
+    await page.getByRole("region", { name: "Open here" }).getByText(short.find((text) => text.includes("onload"))).waitFor();
     await look("one");
     await page.getByRole("button", { name: "Revoke the tokens of this user" }).click();
     await page.getByRole("dialog").waitFor();
