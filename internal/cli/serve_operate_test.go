@@ -288,9 +288,13 @@ func TestServe_Follow(t *testing.T) {
 	done()
 	for _, a := range []asked{
 		{"GET /v1/streams/none/follow", "", 404, `"not_found"`}, {"GET /v1/streams/orders/follow?after=-1", "", 400, `after: want`},
-		{"GET /v1/streams/orders/follow?from=middle", "", 400, `from: want`}, {"GET /v1/streams/orders/follow?after=99", "", 410, `"history_lost"`},
+		{"GET /v1/streams/orders/follow?from=middle", "", 400, `from: want`},
 	} {
 		a.of(t, p.addr)
+	}
+	// If the first page takes longer than a moment, the stream of events has begun, and the error is one of them.
+	if status, text := request(t, "GET", p.addr, "/v1/streams/orders/follow?after=99", ""); status != 410 && status != 200 || !strings.Contains(text, `"history_lost"`) {
+		t.Errorf("after the end: %d %s", status, text)
 	}
 	// A long poll is answered when there is something, and with nothing in the end.
 	asked{"GET /v1/streams/orders/messages?after=5&wait_ms=10", "", 200, `{"messages":[],"next":5}`}.of(t, p.addr)
