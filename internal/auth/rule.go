@@ -35,19 +35,6 @@ var verbs = map[Kind][]Verb{
 	Server: {"metrics", "console", "connections", "keys", "schedules", "bench", "profile"},
 }
 
-// Verbs returns the verbs of a kind, or nil if there is no such kind.
-func Verbs(k Kind) map[Verb]bool {
-	known, ok := verbs[k]
-	if !ok {
-		return nil
-	}
-	all := make(map[Verb]bool, len(known))
-	for _, v := range known {
-		all[v] = true
-	}
-	return all
-}
-
 // MaxRule is the longest rule in bytes.
 const MaxRule = 1024
 
@@ -71,17 +58,11 @@ func (r Rule) Without(k Kind, v Verb) string {
 	if r.kind != k || !slices.Contains(r.verbs, v) {
 		return r.text
 	}
-	var left []string
-	for _, have := range r.verbs {
-		if have != v {
-			left = append(left, string(have))
-		}
-	}
-	if len(left) == 0 {
+	r.verbs = slices.DeleteFunc(slices.Clone(r.verbs), func(have Verb) bool { return have == v })
+	if len(r.verbs) == 0 {
 		return ""
 	}
-	_, object, _ := strings.Cut(r.text, " ")
-	return strings.Join(left, ",") + " " + object
+	return r.written()
 }
 
 // ParseRule parses a rule that may have placeholders, as rules of the configuration do.

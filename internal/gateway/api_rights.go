@@ -20,12 +20,10 @@ type askedRight struct {
 // unfit returns why there is no such right, for the right at an index.
 func (a *askedRight) unfit(i int) *problem {
 	path := func(field string) string { return fmt.Sprintf("rights[%d].%s", i, field) }
-	verbs := auth.Verbs(a.Kind)
+	if err := auth.Known(a.Verb, a.Kind); err != nil {
+		return &problem{code: codeMalformed, text: path(err.Error())}
+	}
 	switch {
-	case verbs == nil:
-		return malformed(path("kind"), "a kind that rules have, such as stream")
-	case !verbs[a.Verb]:
-		return malformed(path("verb"), fmt.Sprintf("a verb of %s", a.Kind))
 	case len(a.Name) > maxNameBytes:
 		return malformed(path("name"), fmt.Sprintf("at most %d bytes", maxNameBytes))
 	case a.Tags != nil && (a.Kind != auth.Events || a.Verb == "admin"):
