@@ -43,6 +43,7 @@ type pullKey struct{ queue, user string }
 // pullConsumer is the shared consumer of one queue and user.
 type pullConsumer struct {
 	key    pullKey
+	began  time.Time
 	queue  string
 	store  engine.Queues
 	leases *leases
@@ -71,7 +72,7 @@ func (ds *pullConsumers) use(key pullKey) *pullConsumer {
 	defer ds.mu.Unlock()
 	d := ds.open[key]
 	if d == nil {
-		d = &pullConsumer{key: key, queue: key.queue, store: ds.store, leases: newLeases(ds.node), turn: make(chan struct{}, 1)}
+		d = &pullConsumer{key: key, began: time.Now(), queue: key.queue, store: ds.store, leases: newLeases(ds.node), turn: make(chan struct{}, 1)}
 		d.demand.leases = d.leases
 		ds.open[key] = d
 	}

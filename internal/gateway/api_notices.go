@@ -16,10 +16,11 @@ const othersTimeout = 5 * time.Second
 
 // The first byte of a question to another server, unless it is about deliveries.
 const (
-	questionRooms   = 'r' // then a part of names; the answer is roomSizes
-	questionKick    = 'k' // then the length of the room's name in one byte, the name, and the user; the answer is reached
-	questionMembers = 'm' // then the name of a room; the answer is roomMembers
-	questionNotice  = 'u' // then the length of the user's name in one byte, the name, and a message; the answer is reached
+	questionConsumers = 'c' // then the name of a queue; the answer is consumerList
+	questionRooms     = 'r' // then a part of names; the answer is roomSizes
+	questionKick      = 'k' // then the length of the room's name in one byte, the name, and the user; the answer is reached
+	questionMembers   = 'm' // then the name of a room; the answer is roomMembers
+	questionNotice    = 'u' // then the length of the user's name in one byte, the name, and a message; the answer is reached
 )
 
 // reached is how many connections have got a message.

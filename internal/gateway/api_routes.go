@@ -99,6 +99,7 @@ func queueRoutes() map[string]route {
 		"DELETE /v1/queues/{queue}":        {(*call).dropQueue, onQueue("admin")},
 		"GET /v1/queues/{queue}/options":   {(*call).queueOptions, onQueue("inspect")},
 		"PATCH /v1/queues/{queue}/options": {(*call).alterQueue, onQueue("admin")},
+		"GET /v1/queues/{queue}/consumers": {(*call).listConsumers, onQueue("inspect")},
 		"POST /v1/queues/{queue}/pause":    {(*call).pauseQueue, onQueue("admin")},
 		"POST /v1/queues/{queue}/resume":   {(*call).resumeQueue, onQueue("admin")},
 		"POST /v1/queues/{queue}/purge":    {(*call).purgeQueue, onQueue("admin")},

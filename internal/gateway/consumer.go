@@ -17,6 +17,7 @@ import (
 type consumer struct {
 	session *session
 	queue   string
+	began   time.Time
 	// encoding is that of the request.
 	encoding wire.Encoding
 	leases   *leases
@@ -35,7 +36,7 @@ type consumer struct {
 }
 
 func newConsumer(s *session, queue string, e wire.Encoding, credits int64) *consumer {
-	c := &consumer{session: s, queue: queue, encoding: e, leases: newLeases(""), changed: make(chan struct{}, 1), credits: credits}
+	c := &consumer{session: s, queue: queue, began: time.Now(), encoding: e, leases: newLeases(""), changed: make(chan struct{}, 1), credits: credits}
 	c.ctx, c.cancel = context.WithCancel(s.ctx)
 	return c
 }
@@ -49,6 +50,7 @@ func (c *consumer) revoke(why *problem) {
 // run is the consumption's goroutine.
 func (c *consumer) run(by asked) {
 	defer c.cancel()
+	defer c.leave() // also after a panic
 	s := c.session
 	var source engine.Consumption
 	err := s.conn.memory.Reserve(c.ctx, budget.Follow, followOverhead)
@@ -79,10 +81,14 @@ func (c *consumer) run(by asked) {
 	s.server.flusher.later(s.conn)
 }
 
+// leave removes the consumption. The client may begin another one then.
 func (c *consumer) leave() {
 	c.session.mu.Lock()
 	defer c.session.mu.Unlock()
-	delete(c.session.consumers, c.queue)
+	if c.session.consumers[c.queue] == c {
+		delete(c.session.consumers, c.queue)
+	}
+	c.session.server.consuming.remove(c)
 }
 
 // tell tells the client that the server has ended the consumption.

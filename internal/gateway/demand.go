@@ -66,6 +66,13 @@ func (d *demand) need() int {
 	return out + d.wanted
 }
 
+// now returns the need, and whether a source is open.
+func (d *demand) now() (need int, open bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.need(), d.source != nil
+}
+
 // lower sets the credits to the need.
 func (d *demand) lower() {
 	d.mu.Lock()

@@ -151,6 +151,9 @@ func (s *Server) Answer(ctx context.Context, question []byte) []byte {
 	if answer, ok := s.answerOfRooms(question); ok {
 		return answer
 	}
+	if len(question) > 1 && question[0] == questionConsumers && s.api != nil && s.sessions != nil {
+		return s.answerOfConsumers(string(question[1:]))
+	}
 	var q settleQuestion
 	if s.api == nil || s.cfg.Engine.Queues == nil || json.Unmarshal(question, &q) != nil {
 		return nil // which the other server can't decode: it tells its client to try again

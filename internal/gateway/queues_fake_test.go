@@ -119,6 +119,16 @@ func (f *fakeQueues) EnqueueUnique(_ context.Context, queue string, m engine.Mes
 	return nil
 }
 
+// Options are those with which the queue was made.
+func (f *fakeQueues) Options(_ context.Context, queue string) (engine.QueueOptions, error) {
+	f.state.Lock()
+	defer f.state.Unlock()
+	if f.queues[queue] == nil {
+		return engine.QueueOptions{}, engine.ErrNotFound
+	}
+	return f.queues[queue].opts, nil
+}
+
 func (f *fakeQueues) Consume(_ context.Context, queue string) (engine.Consumption, error) {
 	f.state.Lock()
 	defer f.state.Unlock()

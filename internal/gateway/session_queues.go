@@ -66,6 +66,7 @@ func (s *session) enterConsumer(c *consumer) code {
 		return codeTooManyFeeds
 	}
 	s.consumers[c.queue] = c
+	s.server.consuming.add(c)
 	return ""
 }
 

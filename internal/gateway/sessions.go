@@ -44,6 +44,7 @@ type sessions struct {
 	querying   chan struct{} // a semaphore: queries that read and encode their answer at a time
 	decoders   decoders
 	shared     sharedSet
+	consuming  consuming
 	writers    sync.Pool // of *wire.Writer
 	frames     sync.Pool // of *[]byte, for frames
 

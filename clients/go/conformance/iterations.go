@@ -124,6 +124,7 @@ func (r *runner) subscribe(c *command) (fields, error) {
 	if err != nil {
 		return nil, err
 	}
+	position := sub.Position() // before the first message moves it
 	i := &iteration{close: sub.Close, sub: sub}
 	r.begin(c.As, i)
 	if c.Pages > 0 {
@@ -134,7 +135,7 @@ func (r *runner) subscribe(c *command) (fields, error) {
 	if c.Share {
 		return fields{}, nil
 	}
-	return fields{"position": sub.Position()}, nil
+	return fields{"position": position}, nil
 }
 
 func (r *runner) messages(c *command, i *iteration) {

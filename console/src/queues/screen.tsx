@@ -1,10 +1,12 @@
 import { useState } from "preact/hooks";
 import { ask } from "../api.js";
 import { full, span } from "../format/numbers.js";
+import { chosen, Choices } from "../parts/act.js";
 import { useLoad } from "../parts/load.js";
 import { messageOf, Trouble } from "../parts/notice.js";
 import { useRights } from "../rights.js";
 import { change, href, place } from "../router.js";
+import { Consumers } from "./consumers.js";
 import { DeadLetters } from "./dead.js";
 import { path, rights, type Options, type Rights, type Stats } from "./data.js";
 import { Enqueue } from "./enqueue.js";
@@ -12,6 +14,8 @@ import { Manage } from "./manage.js";
 import { OverTime } from "./over.js";
 import { oldest } from "./list.js";
 import { Ready } from "./ready.js";
+
+const views = { ready: "Ready messages", dead: "Dead letters", consumers: "Consumers" };
 
 /** One queue. */
 export function QueueScreen({ name }: { name: string }) {
@@ -40,8 +44,8 @@ interface QueueOptions {
 }
 
 function Queue({ is, options, may, again }: QueueOptions) {
-  const dead = place.value.query.get("show") === "dead";
-  const show = (what?: string) => change({ ...Object.fromEntries([...place.value.query.keys()].map((name) => [name, undefined])), show: what });
+  const shows = chosen(views, place.value.query.get("show"));
+  const show = (what: string) => change({ ...Object.fromEntries([...place.value.query.keys()].map((name) => [name, undefined])), show: what === "ready" ? undefined : what });
   return (
     <>
       <dl class="tiles">
@@ -60,11 +64,10 @@ function Queue({ is, options, may, again }: QueueOptions) {
           {options.priorities !== undefined && ` There are ${options.priorities} priorities.`}{options.partitions !== undefined && ` There are ${options.partitions} partitions.`}
         </p>
       )}
-      <div class="buttons" role="group" aria-label="Show">
-        <button type="button" aria-pressed={!dead} onClick={() => show()}>Ready messages</button>
-        <button type="button" aria-pressed={dead} onClick={() => show("dead")}>Dead letters</button>
-      </div>
-      {dead ? <DeadLetters is={is} may={may} options={options} /> : <Ready is={is} />}
+      <Choices label="Show" names={views} now={shows} choose={show} />
+      {shows === "ready" && <Ready is={is} />}
+      {shows === "dead" && <DeadLetters is={is} may={may} options={options} />}
+      {shows === "consumers" && <Consumers queue={is.queue} />}
     </>
   );
 }

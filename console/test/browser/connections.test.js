@@ -18,7 +18,7 @@ let server, browser, base, folder, others;
 before(async () => {
   folder = await mkdtemp(join(tmpdir(), "console-"));
   await writeFile(join(folder, "secret"), secret, { mode: 0o600 });
-  const rules = ["admin: admin,read,publish stream:**", "admin: metrics,connections,keys server:*", "helper: connections server:*", "user: read stream:user/{sub}", "user: read stream:{claim.team}", "user: join room:lobby"];
+  const rules = ["admin: admin,read,publish stream:**", "admin: admin,consume,inspect queue:work", "admin: metrics,connections,keys server:*", "helper: connections server:*", "user: read stream:user/{sub}", "user: read stream:{claim.team}", "user: join room:lobby"];
   [server, browser] = await Promise.all([serve("--auth-secret-file", join(folder, "secret"), ...rules.flatMap((rule) => ["--rule", rule])), launch()]);
   base = server.base;
   await v1(base, "POST", "streams/user%2Fu7", {}, admin);
@@ -69,6 +69,7 @@ test("connections are listed, found, looked at and disconnected", async (t) => {
   await rights.getByText("nothing: the token lacks a value").waitFor();
   await page.getByRole("button", { name: "Disconnect", exact: true }).click();
   const dialog = page.getByRole("dialog", { name: "Disconnect this connection?" });
+  await dialog.waitFor();
   await page.keyboard.press("Escape");
   await dialog.waitFor({ state: "detached" });
   assert.deepEqual(await others.closed(), [], "nothing is done without an answer");
@@ -196,11 +197,12 @@ test("rules, denials, and what a helper may not", async (t) => {
 
 test("no name, claim, room or reason is markup, dark and light, wide and narrow", async (t) => {
   const short = nasty.filter((text) => text.length < 60);
+  await v1(base, "POST", "queues/work", {}, admin);
   for (const text of short) {
     await v1(base, "POST", "keys", { name: text, allow: [`read stream:${text.replace(/[\\*{}#]/g, "\\$&")}`] }, admin);
     await assert.rejects(v1(base, "GET", `streams/${encodeURIComponent(text)}`, undefined, tokenOf(secret, text, text)));
     await others.connect(tokenOf(secret, text, "user"), [{ type: "join", room: "lobby" }]);
-    await others.connect(tokenOf(secret, text, "admin"), [{ type: "subscribe", stream: "user/u7", subscription: text }]);
+    await others.connect(tokenOf(secret, text, "admin"), [{ type: "subscribe", stream: "user/u7", subscription: text }, { type: "consume", queue: "work" }]);
   }
   for (const scheme of ["light", "dark"]) {
     const page = await as(t, admin, "connections", ["404", "400"], { scheme });
@@ -214,6 +216,9 @@ test("no name, claim, room or reason is markup, dark and light, wide and narrow"
     };
     for (const text of short) await page.getByRole("link", { name: text, exact: true }).first().waitFor();
     await look("connections");
+    await page.goto(`${base}/console/queues/work?show=consumers`);
+    for (const text of short) await page.getByRole("link", { name: text, exact: true }).first().waitFor();
+    await look("consumers");
     const { connections } = await v1(base, "GET", "connections?user=onload", undefined, admin);
     await page.goto(`${base}/console/connections/${connections[0].connection}?verb=read&kind=stream&name=${encodeURIComponent(short[0])}`);
     await page.locator(".answer p").first().waitFor();

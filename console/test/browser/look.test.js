@@ -27,10 +27,11 @@ before(async () => {
   await kill(base, "mail", messages, (position) => (position % 4 ? `smtp: 550 no such user at example.org, after ${position} s` : "timeout"));
   await v1(base, "POST", "queues/mail/messages", { messages });
   for (const text of ["Good morning", "Is the tide in?", "It is, since seven."]) await v1(base, "POST", "rooms/kept/chats", { user: "ann", text });
+  await v1(base, "POST", "queues/busy");
   const events = Array.from({ length: 60 }, (_, n) => ({ type: n % 9 ? "StudentEnrolled" : "CourseOffered", tags: [`course:c${n % 4}`, `student:s${n % 7}`], id: `e${n}`, data: { n, paid: true } }));
   await v1(base, "POST", "events/stores/courses");
   await v1(base, "POST", "events", { store: "courses", events });
-  await (await sockets(browser, base)).connect("", [{ type: "join", room: "lobby" }]);
+  await (await sockets(browser, base)).connect("", [{ type: "join", room: "lobby" }, { type: "consume", queue: "busy", credits: 20 }]);
 });
 after(async () => {
   await browser?.close();
@@ -59,6 +60,7 @@ const screens = {
   queues: ["queues", "delivers"],
   queue: ["queues/mail?open=61", "Copy payload"],
   dead: ["queues/mail?show=dead", "Next page"],
+  consumers: ["queues/busy?show=consumers", "Unsettled"],
   letter: ["queues/mail?show=dead&open=3&reason=smtp", "Purge this"],
   stores: ["events", "Create an event store"],
   events: ["events/courses", "60 events match"],

@@ -3,7 +3,8 @@ import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { kill } from "../dead.js";
 import { serve, v1 } from "../server.js";
-import { launch, open } from "./browser.js";
+import { becomes, launch, open } from "./browser.js";
+import { sockets } from "./sockets.js";
 
 let server, browser, base;
 before(async () => {
@@ -66,6 +67,35 @@ test("a queue is created, filled, paused and resumed", async (t) => {
   await page.getByRole("button", { name: "Resume" }).click();
   await page.getByText("The queue delivers.").waitFor();
   assert.equal((await stats("made%20here%2F1")).paused, false);
+});
+
+test("the consumers of a queue are shown as long as they consume, and lead to their connections", async (t) => {
+  await v1(base, "POST", "queues/worked");
+  const page = await open(t, browser, base, { allowed: ["404", "DISCONNECTED"] });
+  await page.goto(`${base}/console/queues/worked`);
+  await page.getByRole("button", { name: "Consumers" }).click();
+  await page.waitForURL(/show=consumers$/);
+  await page.getByText("Nobody consumes this queue here").waitFor();
+  const others = await sockets(browser, base);
+  await others.connect("", [{ type: "consume", queue: "worked", credits: 1234 }]);
+  const row = page.getByRole("group", { name: "Consumers" }).locator("tbody tr");
+  const numbers = async () => (await row.locator("td.n").allTextContents()).filter((_, i) => i % 3 < 2);
+  await becomes(async () => `${await numbers()}`, "0,1,234");
+  await v1(base, "POST", "queues/worked/messages", { payload: "1" });
+  await becomes(async () => `${await numbers()}`, "1,1,234");
+  await v1(base, "POST", "queues/worked/receive");
+  await page.getByText("HTTP, all clients").waitFor();
+  await page.getByText("2 consumers.").waitFor();
+  await row.getByRole("link").click();
+  await page.getByRole("region", { name: "Open here" }).getByRole("link", { name: "worked" }).waitFor();
+  await page.getByRole("button", { name: "Disconnect", exact: true }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Disconnect", exact: true }).click();
+  await page.goto(`${base}/console/queues/worked?show=consumers`);
+  await page.getByText("HTTP, all clients").waitFor();
+  await becomes(() => row.count(), 1);
+  await page.context().setOffline(true);
+  await page.getByText("This is not up to date").waitFor();
+  await page.context().setOffline(false);
 });
 
 test("a queue with priorities takes one", async (t) => {

@@ -23,6 +23,17 @@ func paused(kind string) *Schema {
 	return objectOf(false, required(kind, text("its name")), required("paused", boolean("it is paused")))
 }
 
+func consumer() *Schema {
+	return objectOf(false,
+		optional("node", text("its server, in a cluster")),
+		optional("connection", text("its connection; HTTP clients have none")),
+		optional("user", text("its user, if there are tokens")),
+		optional("client", text("what its client has said it is")),
+		required("began", moment("since when")),
+		required("credits", atLeast(0, "how many unsettled messages it may have now. HTTP clients: those that they have and wait for, 0 while none waits")),
+		required("unsettled", atLeast(0, "how many it has")))
+}
+
 func queueRoutes() []Route {
 	count := objectOf(false, required("count", atLeast(0, "how many messages")))
 	return []Route{
@@ -47,6 +58,13 @@ func queueRoutes() []Route {
 		{Method: "GET", Path: "/v1/queues/{queue}/options", Name: "getQueueOptions", Summary: "The options of a queue.", Right: "inspect queue:NAME", Answer: queueOptions(), Codes: []string{"not_found"}},
 		{Method: "PATCH", Path: "/v1/queues/{queue}/options", Name: "setQueueOptions", Summary: "Changes some options of a queue. Servers take them within seconds.", Right: "admin queue:NAME",
 			Body: objectOf(true, append(bodyIgnores(0), fieldsOf(changeable, nil)...)...), Answer: queueOptions(), Codes: []string{"not_found", "invalid_duration"}},
+		{Method: "GET", Path: "/v1/queues/{queue}/consumers", Name: "listConsumers", Summary: "Who consumes a queue through the servers, on all of them: the connections, and for each user its HTTP clients as one. The 500 that began first. Programs that consume in the database itself are not listed.", Right: "inspect queue:NAME",
+			Answer: objectOf(false, thisServer(),
+				required("queue", text("its name")),
+				required("consumers", listOf(consumer(), 0, 500, "the oldest first")),
+				required("total", atLeast(0, "how many there are")),
+				silent("their consumers are missing")),
+			Codes: []string{"not_found"}},
 		{Method: "POST", Path: "/v1/queues/{queue}/pause", Name: "pauseQueue", Summary: "Stops deliveries on all servers, within seconds.", Right: "admin queue:NAME", Answer: paused("queue"), Codes: []string{"not_found"}},
 		{Method: "POST", Path: "/v1/queues/{queue}/resume", Name: "resumeQueue", Summary: "Continues deliveries.", Right: "admin queue:NAME", Answer: paused("queue"), Codes: []string{"not_found"}},
 		{Method: "POST", Path: "/v1/queues/{queue}/purge", Name: "purgeQueue", Summary: "Removes all messages that no server has claimed.", Right: "admin queue:NAME",

@@ -1,0 +1,199 @@
+package gateway_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tidewire/tidewire/internal/auth"
+	"github.com/tidewire/tidewire/internal/engine"
+	"github.com/tidewire/tidewire/internal/gateway"
+	"github.com/tidewire/tidewire/websocket"
+)
+
+// listedConsumer is what a list tells of a consumer.
+type listedConsumer struct {
+	Node, Connection, User, Client string
+	Began                          time.Time
+	Credits                        int64
+	Unsettled                      int
+}
+
+type consumersAnswer struct {
+	Consumers []listedConsumer
+	Total     int
+	Silent    []string
+}
+
+// text is a list without what differs from run to run.
+func (a consumersAnswer) text() string {
+	lines := []string{}
+	for _, c := range a.Consumers {
+		kind := "http"
+		if c.Connection != "" {
+			kind = "ws"
+		}
+		lines = append(lines, strings.TrimSpace(fmt.Sprintf("%s %s %s %d/%d %s", c.Node, kind, c.User, c.Unsettled, c.Credits, c.Client)))
+	}
+	return fmt.Sprintf("%d %v: %s", a.Total, a.Silent, strings.Join(lines, "; "))
+}
+
+func (c client) consumers(queue, token string) (a consumersAnswer) {
+	c.t.Helper()
+	c.get(&a, "GET", "/v1/queues/"+queue+"/consumers", "", token)
+	return a
+}
+
+// TestConsumers: the consumers of a queue are those of its connections and of its HTTP clients, on all servers that answer, as long as they consume.
+func TestConsumers(t *testing.T) {
+	t.Parallel()
+	there := serveClosed(t, func(cfg *gateway.Config) { cfg.Nodes = named{others{}, "there"} })
+	here := serveClosed(t, func(cfg *gateway.Config) {
+		cfg.Nodes = others{map[string]*gateway.Server{"there": there.server, "deaf": nil}}
+	})
+	look := tokenOf(t, "op", time.Hour, "inspect queue:jobs")
+	ann, bob := tokenOf(t, "ann", time.Hour, "consume,enqueue queue:*"), tokenOf(t, "bob", time.Hour, "consume,enqueue queue:*")
+	from := client{t, here.addr}
+	wants := func(want string) {
+		t.Helper()
+		var got string
+		for range 200 { // a consumer ends, and a delivery is sent, after the answer
+			if got = strings.ReplaceAll(from.consumers("jobs", look).text(), " Go-http-client/1.1", ""); got == want {
+				return
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+		t.Fatalf("got %s, want %s", got, want)
+	}
+	wants("0 [deaf]: ")
+
+	first := here.as("/ws", ann)
+	first.ask(`{"type":"consume","queue":"jobs","credits":7,"id":1}`, `{"type":"ok","id":1}`)
+	first.ask(`{"type":"consume","queue":"other","id":2}`, `{"type":"ok","id":2}`)
+	wants("1 [deaf]: here ws ann 0/7")
+	second := there.as("/ws", bob)
+	second.ask(`{"type":"consume","queue":"jobs","credits":3,"id":1}`, `{"type":"ok","id":1}`)
+	wants("2 [deaf]: here ws ann 0/7; there ws bob 0/3")
+
+	second.ask(`{"type":"enqueue","queue":"jobs","payload":"1","id":2}`, `{"type":"ok","id":2,"position":1}`)
+	delivery := second.delivery()
+	wants("2 [deaf]: here ws ann 0/7; there ws bob 1/3")
+	second.ask(`{"type":"ack","queue":"jobs","deliveries":["`+delivery.Delivery+`"],"id":3}`, `{"type":"ok","id":3,"count":1}`)
+	second.ask(`{"type":"credit","queue":"jobs","n":-3,"id":4}`, `{"type":"ok","id":4}`)
+	wants("2 [deaf]: here ws ann 0/7; there ws bob 0/0")
+
+	first.ask(`{"type":"cancel","queue":"jobs","id":3}`, `{"type":"ok","id":3}`)
+	wants("1 [deaf]: there ws bob 0/0")
+	if got := here.status("POST", "/v1/queues/jobs/messages", `{"payload":"2"}`, ann); got != "200" {
+		t.Fatal(got)
+	}
+	if got := here.status("POST", "/v1/queues/jobs/receive", "", ann); got != "200" {
+		t.Fatal(got)
+	}
+	wants("2 [deaf]: there ws bob 0/0; here http ann 1/0")
+	first.ask(`{"type":"consume","queue":"jobs","credits":1,"id":4}`, `{"type":"ok","id":4}`)
+	wants("3 [deaf]: there ws bob 0/0; here http ann 1/0; here ws ann 0/1")
+	second.Abort()
+	first.Abort()
+	wants("1 [deaf]: here http ann 1/0")
+}
+
+// named is a server of a cluster with another name.
+type named struct {
+	others
+	name string
+}
+
+func (n named) Name() string { return n.name }
+
+// TestConsumers_Rights: the list is for those who may inspect the queue, and there is none of a queue that does not exist.
+func TestConsumers_Rights(t *testing.T) {
+	t.Parallel()
+	c := serveClosed(t, nil, auth.RoleRule{Role: auth.AnyRole, Allow: rulesFor(t, "consume queue:*")})
+	for path, want := range map[string]string{"jobs": "403 forbidden", "none": "403 forbidden"} {
+		if got := c.status("GET", "/v1/queues/"+path+"/consumers", "", tokenOf(t, "ann", time.Hour, "inspect queue:other")); got != want {
+			t.Errorf("%s: %s, want %s", path, got, want)
+		}
+	}
+	for path, want := range map[string]string{"jobs/consumers": "200", "none/consumers": "404 not_found", "jobs/consumers?user=x": "400 invalid_parameter"} {
+		if got := c.status("GET", "/v1/queues/"+path, "", tokenOf(t, "op", time.Hour, "inspect queue:*")); got != want {
+			t.Errorf("%s: %s, want %s", path, got, want)
+		}
+	}
+}
+
+// TestConsumers_Client: a consumer is shown with what its client has said it is. In open mode it has no user.
+func TestConsumers_Client(t *testing.T) {
+	t.Parallel()
+	_, _, _, addr := serveAll(t)
+	conn, err := websocket.Dial(t.Context(), "ws://"+addr+"/ws", websocket.Config{Header: http.Header{"User-Agent": {"shop/1"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Abort)
+	w := &wire{Conn: conn, t: t}
+	w.ask(`{"type":"consume","queue":"jobs","id":1}`, `{"type":"ok","id":1}`)
+	c := client{t, addr}
+	if got := c.consumers("jobs", "").text(); !strings.HasPrefix(got, "1 []: ws  0/") || !strings.HasSuffix(got, " shop/1") {
+		t.Errorf("got %s", got)
+	}
+	// It goes with a consumption that the server ends.
+	c.want("DELETE", "/v1/queues/jobs", "", 200, `{"queue":"jobs"}`)
+	c.want("POST", "/v1/queues/jobs", "", 200, `{"queue":"jobs"}`)
+	w.until(`"code":"queue_gone"`)
+	waitFor(t, func() bool { return c.consumers("jobs", "").Total == 0 }, "it is still there")
+}
+
+// crowds are other servers, each with more consumers than an answer has.
+type crowds struct{ others }
+
+func (crowds) Ask(_ context.Context, node string, question []byte) ([]byte, error) {
+	if string(question) != "cjobs" {
+		return nil, errors.New("no answer")
+	}
+	var all []map[string]any
+	for i := range 500 {
+		all = append(all, map[string]any{"node": node, "connection": fmt.Sprintf("%s-%d", node, i), "began": time.Unix(int64(i), 0).UTC(), "credits": 1, "unsettled": 0})
+	}
+	return json.Marshal(map[string]any{"queue": "jobs", "consumers": all, "total": 900})
+}
+
+// TestConsumers_Many: an answer has the oldest 500, and how many there are.
+func TestConsumers_Many(t *testing.T) {
+	t.Parallel()
+	c := serveClosed(t, func(cfg *gateway.Config) {
+		cfg.Nodes = crowds{others{map[string]*gateway.Server{"a": nil, "b": nil}}}
+	})
+	w := c.as("/ws", tokenOf(t, "ann", time.Hour, "consume queue:jobs"))
+	w.ask(`{"type":"consume","queue":"jobs","id":1}`, `{"type":"ok","id":1}`)
+	got := client{t, c.addr}.consumers("jobs", tokenOf(t, "op", time.Hour, "inspect queue:jobs"))
+	if got.Total != 1801 || len(got.Consumers) != 500 {
+		t.Fatalf("%d of %d", len(got.Consumers), got.Total)
+	}
+	for i, one := range got.Consumers {
+		if want := fmt.Sprintf("%c-%d", 'a'+i%2, i/2); one.Connection != want {
+			t.Fatalf("consumer %d is %s, want %s", i, one.Connection, want)
+		}
+	}
+}
+
+// TestConsumers_Panic: a consumption that ends by a panic of its store is not listed for ever.
+func TestConsumers_Panic(t *testing.T) {
+	t.Parallel()
+	queues := newFakeQueues(t, "jobs")
+	_, addr := serve(t, gateway.Config{Engine: engine.Engine{Queues: panickingQueues{queues}}})
+	w := connect(t, addr)
+	send(t, w.Conn, `{"type":"consume","queue":"jobs","id":1}`)
+	w.SetReadDeadline(time.Now().Add(patience))
+	if err := drained(w.Conn); !isClose(err, websocket.StatusInternalError) {
+		t.Errorf("ended with %v", err)
+	}
+	if got := (client{t, addr}).consumers("jobs", "").text(); got != "0 []: " {
+		t.Errorf("got %s", got)
+	}
+}
