@@ -224,6 +224,11 @@ func TestConnections_Many(t *testing.T) {
 	for range many {
 		connect(t, c.addr)
 	}
+	waitFor(t, func() bool { // a connection is listed a moment after its handshake
+		var got listed
+		c.get(&got, "GET", "/v1/connections?limit=1", "", "")
+		return got.Matching >= many
+	}, "some are not listed")
 	for _, order := range []string{"newest", "slowest", "unsent"} {
 		var got listed
 		if c.get(&got, "GET", "/v1/connections?limit=50&order="+order, "", ""); len(got.Connections) != 50 || got.Matching < many {

@@ -68,7 +68,7 @@ function Live({ talk, may, stored }: { talk: Talk; may: Rights; stored: boolean 
       )}
       {may.join && <p class="soft">You cannot join. {messageOf(may.join)}</p>}
       {state === "in" && <p class="bar"><strong role="status">You are in the room.</strong><button type="button" onClick={() => talk.leave()}>Leave</button></p>}
-      {talk.lines.value.length > 0 ? <Lines lines={talk.lines.value} label="Chats" live /> : state === "out" && !may.join && <Empty title="You see chats while you are in the room"><p>Join to read and to chat.{stored && " What was said before is in the history."}</p></Empty>}
+      {state === "in" || talk.lines.value.length > 0 ? <Lines lines={talk.lines.value} label="Chats" live /> : state === "out" && !may.join && <Empty title="You see chats while you are in the room"><p>Join to read and to chat.{stored && " What was said before is in the history."}</p></Empty>}
       {state === "in" && (may.chat ? <p class="soft">You cannot chat. {messageOf(may.chat)}</p> : <Say talk={talk} user={user} />)}
     </>
   );

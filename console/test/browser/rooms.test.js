@@ -162,3 +162,19 @@ test("gaps are shown, and a server that is away", async (t) => {
   await page.context().setOffline(false);
   await page.getByText("This is not up to date").waitFor({ state: "detached" });
 });
+
+test("what is below the conversation stays in its place while the first chats come", async (t) => {
+  const page = await open(t, browser, base);
+  await page.goto(`${base}/console/rooms/still`);
+  await page.getByRole("button", { name: "Join" }).waitFor();
+  const tops = await page.evaluate(async () => {
+    const top = () => document.querySelector("form[aria-label=Chat]")?.getBoundingClientRect().top;
+    const until = async (is) => { while (!is()) await new Promise(requestAnimationFrame); };
+    document.querySelector("form[aria-label=Join] button").click();
+    await until(top);
+    const first = top();
+    await until(() => document.querySelector("[role=log] li"));
+    return [first, top()];
+  });
+  assert.equal(tops[1], tops[0]);
+});
