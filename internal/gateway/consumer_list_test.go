@@ -144,8 +144,8 @@ func TestConsumers_Client(t *testing.T) {
 	}
 	// It goes with a consumption that the server ends.
 	c.want("DELETE", "/v1/queues/jobs", "", 200, `{"queue":"jobs"}`)
-	c.want("POST", "/v1/queues/jobs", "", 200, `{"queue":"jobs"}`)
 	w.until(`"code":"queue_gone"`)
+	c.want("POST", "/v1/queues/jobs", "", 200, `{"queue":"jobs"}`)
 	waitFor(t, func() bool { return c.consumers("jobs", "").Total == 0 }, "it is still there")
 }
 

@@ -44,7 +44,7 @@ function Recent({ of, empty, names, rows }: Columns) {
 export const Denials = () => (
   <Recent of="denials" empty="Nothing was denied" names={["Last", "Was denied", "Times", "User", "Address", "Code"]} rows={({ denials }) => denials.map((d) => [
     moment(d.last),
-    d.verb ? <a href={href(["connections"], { as: d.user, role: d.user ? undefined : d.role, verb: d.verb, kind: d.kind, name: d.name })}>{d.verb} {d.kind}:{d.name || "*"}</a> : d.reason ?? "–",
+    d.verb ? <a href={href(["connections"], { as: d.user, role: d.role, verb: d.verb, kind: d.kind, name: d.name })}>{d.verb} {d.kind}:{d.name || "*"}</a> : d.reason ?? "–",
     full(d.count), d.user || "nobody", d.address, d.code,
   ])} />
 );

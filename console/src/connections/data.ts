@@ -55,6 +55,8 @@ export interface Explained {
   rule?: Right;
   function?: "yes" | "no" | "failed";
   grant?: string;
+  /** The user was not there: it is an answer for a token that the question describes. */
+  supposed?: boolean;
 }
 
 export interface Rules {

@@ -3,7 +3,7 @@ import { ask } from "../api.js";
 import { parse } from "../format/json.js";
 import { Command } from "../parts/copy.js";
 import { useLoad } from "../parts/load.js";
-import { messageOf } from "../parts/notice.js";
+import { codeOf, messageOf } from "../parts/notice.js";
 import { change, place } from "../router.js";
 import { lineOf, rules, tagsOf, type Explained } from "./data.js";
 
@@ -26,10 +26,15 @@ export function Explain({ connection }: { connection?: string }) {
     setError(undefined);
     setAnswer(undefined);
     if (claims && parse(claims)?.kind !== "object") return setWrong("The claims are not a JSON object, such as {\"sub\":\"u7\"}.");
-    const who = connection ? { connection } : as ? { user: as } : { role: role || undefined, claims: claims ? JSON.parse(claims) : undefined };
+    const supposed = (of: unknown) => ({ role: role || undefined, claims: of });
+    const who = connection ? { connection } : as ? { user: as } : supposed(claims ? JSON.parse(claims) : undefined);
     const about = { kind: of, verb, ...(of !== "server" && of !== "ingest" && { name }), ...(of === "events" && tags && { tags: tagsOf(tags) }) };
+    const decided = (by: object) => ask<Explained>("rights/explain", { method: "POST", body: { ...by, ...about } });
     try {
-      setAnswer(await ask<Explained>("rights/explain", { method: "POST", body: { ...who, ...about } }));
+      setAnswer(await decided(who).catch(async (why) => {
+        if (!as || !role || role === "key" || codeOf(why) !== "not_found") throw why;
+        return { ...await decided(supposed(claims ? JSON.parse(claims) : { sub: as })), supposed: true };
+      }));
     } catch (why) {
       setError(why);
     }
@@ -66,7 +71,7 @@ export function Explain({ connection }: { connection?: string }) {
           <p class="bad" role="alert">{wrong || (error !== undefined && messageOf(error))}</p>
         </form>
       )}
-      <div role="status" class="answer">{answer && <Answer is={answer} />}</div>
+      <div role="status" class="answer">{answer?.supposed && <p>{field("as")} has no connection here. For a token in the role {field("role")} with these claims, or with its name alone:</p>}{answer && <Answer is={answer} />}</div>
     </details>
   );
 }

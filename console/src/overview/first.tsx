@@ -24,7 +24,7 @@ export function FirstSteps() {
           <h3>Use it in a web page</h3>
           <Command text={`<script type="module">
 import { connect } from "${location.origin}/client.js"
-const orders = connect("${location.origin.replace(/^http/, "ws")}/ws").stream("orders")
+const orders = connect("${location.origin.replace(/^http/, "ws")}/ws"${closed.value ? ', { token: "YOUR TOKEN" }' : ""}).stream("orders")
 for await (const m of orders.subscribe({ from: "start" })) console.log(m.position, m.value)
 </script>`} />
         </li>

@@ -85,7 +85,7 @@ function Tiles({ now, is: { started, group, queue } }: { now: Points; is: Overvi
       <Tile name="Publish, p50" value={latency("publish_p50_us")} note={`p99 ${latency("publish_p99_us")}`} />
       <Tile name="Missed or refused" value={full(slow)} note={slow ? `${full(total(now, "missed"))} missed by slow members, ${full(total(now, "rate_limited"))} over a rate` : "none in 15 minutes"} bad={slow > 0} />
       <Tile name="Worst group" value={group ? full(group.lag) : "–"} note={group ? <>to read by <a href={href(["streams", group.stream], { group: group.group })}>{group.group} of {group.stream}</a></> : "no group is known"} />
-      <Tile name="Worst queue" value={queue ? full(queue.ready) : "–"} note={queue ? <>ready in <a href={href(["queues", queue.queue], { show: queue.dead ? "dead" : undefined })}>{queue.queue}</a>, oldest {span(queue.oldest_ms)}, {full(queue.dead)} dead</> : "no queue is known"} bad={!!queue?.dead} />
+      <Tile name="Worst queue" value={queue ? full(queue.ready) : "–"} note={queue ? <>ready in <a href={href(["queues", queue.queue], { show: queue.dead ? "dead" : undefined })}>{queue.queue}</a>, oldest {span(queue.oldest_ms)}, <span class={queue.dead ? "bad" : ""}>{full(queue.dead)} dead</span></> : "no queue is known"} />
       <Tile name="Unsent" value={value("unsent_bytes", bytes)} note="to all connections" />
       <Tile name="Memory" value={value("memory_bytes", bytes)} note="of the server" />
       <Tile name="Up for" value={span(Date.now() - Date.parse(started))} note={`since ${minute(started)}`} />

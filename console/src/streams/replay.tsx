@@ -5,7 +5,7 @@ import { moment } from "../format/time.js";
 import { Ask } from "../parts/ask.js";
 import { JobList, type Job } from "../parts/jobs.js";
 import { useLoad } from "../parts/load.js";
-import { messageOf } from "../parts/notice.js";
+import { codeOf, messageOf } from "../parts/notice.js";
 import { change, href, place } from "../router.js";
 import { positionOf, type Look } from "./look.js";
 
@@ -79,7 +79,7 @@ export function Replay({ is }: Look) {
           {is.keyed && <label>Key <input name="key" size={12} maxLength={1024} defaultValue={query.get("key") ?? ""} placeholder="all" autocomplete="off" spellcheck={false} /></label>}
           <button class="main">Count first</button>
         </form>
-        <p class="bad" role="alert">{wrong !== undefined && messageOf(wrong)}</p>
+        <p class="bad" role="alert">{wrong !== undefined && messageOf(wrong)}{codeOf(wrong) === "not_found" && <> Create it on the screen of <a href={href([`${query.get("into") ?? "stream"}s`])}>{query.get("into") ?? "stream"}s</a> first.</>}</p>
         {dry?.state === "done" && <Counted key={dry.job} job={dry} go={() => askFor({ job: dry, after: dry.begin, count: dry.changed })} />}
       </section>
       <JobList jobs={jobs} error={error} again={again} path={`${path}/jobs`} stops line={(job) => ({

@@ -177,7 +177,7 @@ test("an API key is made, shown once, used and revoked", async (t) => {
 test("rules, denials, and what a helper may not", async (t) => {
   await assert.rejects(v1(base, "GET", "streams/secret", undefined, user));
   await assert.rejects(v1(base, "GET", "streams/secret", undefined, user));
-  const page = await as(t, helper, "access");
+  const page = await as(t, helper, "access", ["404"]);
   await page.getByText("It needs the right “keys server:*”.").waitFor();
   assert.equal(await page.getByRole("button", { name: "Make the key" }).count(), 0);
   await page.getByRole("button", { name: "Rules" }).click();
@@ -187,6 +187,11 @@ test("rules, denials, and what a helper may not", async (t) => {
   await becomes(() => row.locator("td").nth(2).textContent(), "2");
   await others.connect(user, [{ type: "join", room: "lobby" }]);
   await row.getByRole("link").click();
+  await page.locator(".answer").getByText("user: read stream:secret").first().waitFor();
+  await assert.rejects(v1(base, "GET", "streams/secret", undefined, tokenOf(secret, "away", "user")));
+  await page.goto(`${base}/console/access?show=denials`);
+  await rows(page, "Recent denials").filter({ hasText: "away" }).getByRole("link").click();
+  await page.locator(".answer").getByText("away has no connection here. For a token in the role user").waitFor();
   await page.locator(".answer").getByText("user: read stream:secret").first().waitFor();
   const plain = await as(t, user, "connections");
   await plain.getByText("It needs the right “connections server:*”.").waitFor();
