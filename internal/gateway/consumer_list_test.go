@@ -80,7 +80,9 @@ func TestConsumers(t *testing.T) {
 	second.ask(`{"type":"consume","queue":"jobs","credits":3,"id":1}`, `{"type":"ok","id":1}`)
 	wants("2 [deaf]: here ws ann 0/7; there ws bob 0/3")
 
-	second.ask(`{"type":"enqueue","queue":"jobs","payload":"1","id":2}`, `{"type":"ok","id":2,"position":1}`)
+	if got := there.status("POST", "/v1/queues/jobs/messages", `{"payload":"1"}`, bob); got != "200" {
+		t.Fatal(got)
+	}
 	delivery := second.delivery()
 	wants("2 [deaf]: here ws ann 0/7; there ws bob 1/3")
 	second.ask(`{"type":"ack","queue":"jobs","deliveries":["`+delivery.Delivery+`"],"id":3}`, `{"type":"ok","id":3,"count":1}`)
