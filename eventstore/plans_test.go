@@ -170,14 +170,14 @@ func wantFewBlocks(t *testing.T, conn *pgx.Conn, s *Store, events int) {
 			statements["tagged"] = statement{s.sql.tagged, []any{q.after, int64(noPosition), 10, int64(queryBytes), false, true, tagHash(item.Tags[0]), hash}}
 		}
 		for name, call := range statements {
-			blocks, scans, text := cost(t, conn, ``, call.sql, call.args)
+			blocks, scans, text := lowest(t, q.blocks, conn, ``, call.sql, call.args)
 			if blocks > q.blocks || scans > 0 {
 				t.Errorf("%s %q of %d events: %d blocks, want at most %d; %d sequential scans\n%s", name, q.name, events, blocks, q.blocks, scans, text)
 			}
 		}
 	}
 	for _, prefix := range []string{"", "T", "T1", "none"} {
-		blocks, scans, text := cost(t, conn, byIndexSQL, s.sql.types, []any{prefix, "", 100})
+		blocks, scans, text := lowest(t, 40, conn, byIndexSQL, s.sql.types, []any{prefix, "", 100})
 		if blocks > 40 || scans > 0 {
 			t.Errorf("types with %q of %d events: %d blocks, want at most 40; %d sequential scans\n%s", prefix, events, blocks, scans, text)
 		}
@@ -224,6 +224,18 @@ func nullable[T any](c column, element func([]byte) T) []*T {
 		c = c[size:]
 	}
 	return all
+}
+
+// lowest is cost, tried again while it is above a limit: on a busy server, the changes of other databases may empty the caches
+// of what the catalogue says between two queries. A plan that needs more blocks needs them each time.
+func lowest(t *testing.T, limit int, conn *pgx.Conn, settings, sql string, args []any) (blocks, scans int, text string) {
+	t.Helper()
+	for range 5 {
+		if blocks, scans, text = cost(t, conn, settings, sql, args); blocks <= limit {
+			break
+		}
+	}
+	return blocks, scans, text
 }
 
 // cost returns what a statement reads once its plans are made, after a statement that changes settings: blocks, and sequential

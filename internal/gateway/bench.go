@@ -235,8 +235,8 @@ func (c *call) startBench() {
 // stopBench stops the run.
 func (c *call) stopBench() {
 	c.benchRun(func(b Bench) *BenchRun {
-		run := b.Stop()
-		if run != nil {
+		before, run := b.Run(), b.Stop()
+		if before != nil && before.State == BenchRunning {
 			c.acted(actStopBench, run.Scenario)
 		}
 		return run

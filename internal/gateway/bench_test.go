@@ -114,6 +114,10 @@ func TestBench(t *testing.T) {
 	ok("GET", "/v1/bench/run", "", `"number":1`)
 	ok("DELETE", "/v1/bench/run", "", `"state":"stopped"`)
 	ok("GET", "/v1/bench/run", "", `"ended":"2026-03-01T12:00:00Z"`)
+	ok("DELETE", "/v1/bench/run", "", `"state":"stopped"`)
+	if _, text := c.do("GET", "/v1/audit", ""); strings.Count(text, `"act":"stop benchmark"`) != 1 {
+		t.Errorf("what stopped nothing is recorded: %s", text)
+	}
 }
 
 // TestBench_Off: a server that may not start benchmarks shows results, and one without them says so.

@@ -40,15 +40,12 @@ export async function findings(page, ...rules) {
   return violations.map(({ id, nodes }) => `${id}: ${nodes.map((node) => node.target.join(" ")).join(", ")}`);
 }
 
-const papers = { dark: "rgb(18, 22, 27)", light: "rgb(255, 255, 255)" };
-
 /** Fails unless everybody can use what the page shows: axe-core finds nothing, in light and in dark, and nothing is cut off at any width. */
 export async function usable(page) {
-  assert.deepEqual(await findings(page), [], "axe-core");
-  for (const [scheme, paper] of Object.entries(papers)) {
+  for (const [scheme, paper, rules] of [["dark", "rgb(18, 22, 27)", ["color-contrast"]], ["light", "rgb(255, 255, 255)", []]]) {
     await page.emulateMedia({ colorScheme: scheme });
     assert.equal(await page.evaluate(() => getComputedStyle(document.body).backgroundColor), paper);
-    assert.deepEqual(await findings(page, "color-contrast"), [], `axe-core, ${scheme}`);
+    assert.deepEqual(await findings(page, ...rules), [], `axe-core, ${scheme}`);
   }
   for (const width of [800, 400, 1280]) {
     await page.setViewportSize({ width, height: 900 });
