@@ -99,7 +99,8 @@ func (c *serveCmd) join(p *process, pool *pgxpool.Pool, cfg *gateway.Config) (le
 		relay.Close()
 	}
 	node.Observe(c.commonSettings(), observer(p.log))
-	if err := c.find(ctx, &running, p, pool, relay, node, id); err != nil {
+	directory, err := c.find(ctx, &running, p, pool, relay, node, id)
+	if err != nil {
 		leave()
 		return nil, err
 	}
@@ -113,7 +114,7 @@ func (c *serveCmd) join(p *process, pool *pgxpool.Pool, cfg *gateway.Config) (le
 	}
 	clusterMetrics(cfg.Metrics, node, relay)
 	cfg.Chat.Room.Connect = node.Connect
-	cfg.Nodes, c.node = nodes{node, c.Cluster, pool, newNodeList(pool)}, node
+	cfg.Nodes, c.node = nodes{node, c.Cluster, pool, newNodeList(pool), directory}, node
 	if pool != nil {
 		if c.tail, err = c.tailOf(ctx, node, pool); err != nil {
 			leave()
@@ -194,28 +195,28 @@ func (c *serveCmd) clusterSecret(p *process, pool *pgxpool.Pool) (string, error)
 	}
 }
 
-// find finds the other nodes: in the database, or in --cluster-peers.
-func (c *serveCmd) find(ctx context.Context, running *sync.WaitGroup, p *process, pool *pgxpool.Pool, relay *natsrelay.Relay, node *cluster.Node, id uint64) error {
+// find finds the other nodes: in the database, whose directory it returns, or in --cluster-peers.
+func (c *serveCmd) find(ctx context.Context, running *sync.WaitGroup, p *process, pool *pgxpool.Pool, relay *natsrelay.Relay, node *cluster.Node, id uint64) (*cluster.Directory, error) {
 	if pool == nil || len(c.ClusterPeers) > 0 {
 		p.log.Info("node of a cluster", "cluster", c.Cluster, "node", cluster.NodeName(id), "address", cmp.Or(relay.Addr(), withoutUsers(c.NATS)), "peers", c.ClusterPeers)
-		return relay.SetPeers(c.ClusterPeers)
+		return nil, relay.SetPeers(c.ClusterPeers)
 	}
 	own := cluster.Entry{ID: cluster.NodeName(id), Cluster: c.Cluster, Version: version()}
 	own.Host, _ = os.Hostname() // only shown
 	if c.NATS == "" {
 		var err error
 		if own.Address, err = c.advertised(relay.Addr()); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	directory := cluster.OpenDirectory(pool, own, p.log)
 	discovery, err := cluster.Discover(ctx, directory, relay, node)
 	if err != nil {
-		return explainDatabase(err)
+		return nil, explainDatabase(err)
 	}
 	p.log.Info("node of a cluster", "cluster", c.Cluster, "node", own.ID, "address", cmp.Or(own.Address, withoutUsers(c.NATS)), "peers", discovery.Peers())
 	running.Go(func() { discovery.Run(ctx) })
-	return nil
+	return directory, nil
 }
 
 // advertised returns the address at which other nodes reach this one.

@@ -17,6 +17,16 @@ type nodes struct {
 	cluster string
 	pool    *pgxpool.Pool // nil without a database
 	known   *nodeList
+	rows    *cluster.Directory // nil if the nodes are not found in the database
+}
+
+// Unheard implements gateway.Nodes.
+func (n nodes) Unheard() []string {
+	if n.rows == nil {
+		return nil
+	}
+	heard := n.Heard()
+	return slices.DeleteFunc(slices.Clone(n.rows.Others()), func(name string) bool { return slices.Contains(heard, name) })
 }
 
 // List implements gateway.Nodes.

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -39,6 +40,8 @@ type Directory struct {
 	pool *pgxpool.Pool
 	own  Entry
 	log  *slog.Logger
+
+	others atomic.Pointer[[]string]
 }
 
 // Secret returns the password of a cluster. The first node of the cluster makes it.
@@ -58,6 +61,15 @@ func OpenDirectory(pool *pgxpool.Pool, own Entry, log *slog.Logger) *Directory {
 	return &Directory{pool: pool, own: own, log: log}
 }
 
+// Others returns the names of the other nodes that had written their rows within the last minute when the rows were last read, which is every 5 s. A node that
+// stops deletes its row; one that dies or hangs leaves it.
+func (d *Directory) Others() []string {
+	if all := d.others.Load(); all != nil {
+		return *all
+	}
+	return nil
+}
+
 // Refresh writes the row of this node, and returns the others that have an address, with their IDs, addresses and ages.
 func (d *Directory) Refresh(ctx context.Context) (peers []Entry, err error) {
 	ctx, cancel := context.WithTimeout(ctx, refreshTimeout)
@@ -70,18 +82,25 @@ ON CONFLICT (id) DO UPDATE SET seen_at = clock_timestamp()`, d.own.ID, d.own.Clu
 		return nil, fmt.Errorf("write the row of this node: %w", err)
 	}
 	rows, err := d.pool.Query(ctx, `
-SELECT id, address, clock_timestamp() - seen_at FROM tidewire.nodes
-WHERE cluster = $1 AND id <> $2 AND address NOT IN ('', $3) AND seen_at > clock_timestamp() - $4::interval ORDER BY address`,
-		d.own.Cluster, d.own.ID, d.own.Address, presentFor)
-	if err == nil {
-		peers, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (e Entry, err error) {
-			err = row.Scan(&e.ID, &e.Address, &e.Age)
-			return e, err
-		})
-	}
+SELECT id, address, clock_timestamp() - seen_at, address NOT IN ('', $3) AND seen_at > clock_timestamp() - $4::interval FROM tidewire.nodes
+WHERE cluster = $1 AND id <> $2 AND seen_at > clock_timestamp() - $5::interval ORDER BY address`,
+		d.own.Cluster, d.own.ID, d.own.Address, presentFor, keptFor)
 	if err != nil {
 		return nil, fmt.Errorf("read the other nodes: %w", err)
 	}
+	var others []string
+	var e Entry
+	var present bool
+	_, err = pgx.ForEachRow(rows, []any{&e.ID, &e.Address, &e.Age, &present}, func() error {
+		if others = append(others, e.ID); present {
+			peers = append(peers, e)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the other nodes: %w", err)
+	}
+	d.others.Store(&others)
 	return peers, nil
 }
 

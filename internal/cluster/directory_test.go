@@ -63,12 +63,14 @@ func TestDirectory_TwoAtOnce(t *testing.T) {
 func TestDirectory_Refresh(t *testing.T) {
 	t.Parallel()
 	db := migrated.Open(t)
+	var directory *cluster.Directory // the last one
 	open := func(e cluster.Entry) (addresses []string) {
 		t.Helper()
 		if _, err := cluster.Secret(t.Context(), db.Pool, e.Cluster); err != nil {
 			t.Fatal(err)
 		}
-		peers, err := cluster.OpenDirectory(db.Pool, e, slog.New(slog.DiscardHandler)).Refresh(t.Context())
+		directory = cluster.OpenDirectory(db.Pool, e, slog.New(slog.DiscardHandler))
+		peers, err := directory.Refresh(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -92,6 +94,9 @@ func TestDirectory_Refresh(t *testing.T) {
 	}
 	if got := open(entry(3)); len(got) > 0 {
 		t.Errorf("found %v, want none: they are gone", got)
+	}
+	if got := directory.Others(); !slices.Equal(got, []string{"id1"}) {
+		t.Errorf("others are %v, want the one that may hang", got)
 	}
 	all, err := cluster.List(t.Context(), db.Pool)
 	var ids []string

@@ -37,12 +37,12 @@ type api struct {
 }
 
 func newAPI(s *Server) *api {
-	parametersOf := urlParameters()
+	accepts := acceptedBy()
 	a := &api{server: s, mux: http.NewServeMux(), consumers: newPullConsumers(s.cfg.Engine.Queues, s.cfg.Nodes), jobs: newJobs(), followed: newFollowedRooms(s.chats, s.cfg.Budget, s.cfg.Metrics), searching: make(chan struct{}, maxSearches)}
 	a.polls, a.endPolls = context.WithCancel(context.Background())
 	for pattern, route := range routes() {
-		parameters := parametersOf[pattern]
-		a.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { a.call(w, r, route, parameters) })
+		of := accepts[pattern]
+		a.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { a.call(w, r, route, of) })
 	}
 	a.descriptions()
 	return a
@@ -111,7 +111,7 @@ type call struct {
 	body request
 }
 
-func (a *api) call(w http.ResponseWriter, r *http.Request, to route, parameters []string) {
+func (a *api) call(w http.ResponseWriter, r *http.Request, to route, accepts accepted) {
 	// A client that has sent its request may half-close the connection and still gets
 	// its answer. To net/http that client has gone, and the request's context ends, so
 	// it is not used here.
@@ -144,8 +144,11 @@ func (a *api) call(w http.ResponseWriter, r *http.Request, to route, parameters 
 	if a.server.cfg.Auth.Policy != nil && !c.authorized(to) {
 		return
 	}
-	if why := unknownParameter(query, parameters); why != nil {
+	if why := unknownParameter(query, accepts.parameters); why != nil {
 		c.refuseFor(why)
+		return
+	}
+	if c.refusesBody(accepts) {
 		return
 	}
 	to.handle(c)

@@ -152,21 +152,31 @@ func (d *pullConsumer) receive(ctx context.Context, by asking, wait context.Cont
 	if limit = min(limit, pullLeases-out); limit < 1 {
 		return nil, nil, errTooManyLeases
 	}
-	if err := d.openSource(ctx, by); err != nil {
-		return nil, nil, err
+	for again := false; ; again = true {
+		old := d.source != nil
+		if err := d.openSource(ctx, by); err != nil {
+			return nil, nil, err
+		}
+		got, err := d.source.Receive(wait, limit)
+		switch {
+		case err == nil:
+			return got, d.leases.put(got), nil
+		case wait.Err() != nil:
+			return nil, nil, nil
+		}
+		d.closeSource() // it is broken: the next receive opens another
+		if !errors.Is(err, engine.ErrNotFound) || !old || again {
+			return nil, nil, err
+		}
+		d.leases.forget() // its queue was dropped, and there may be another one of that name
 	}
-	got, err := d.source.Receive(wait, limit)
-	switch {
-	case err == nil:
-		return got, d.leases.put(got), nil
-	case wait.Err() != nil:
-		return nil, nil, nil
-	default: // the source is broken: the next receive opens another
-		d.demand.of(nil)
-		d.source.Close()
-		d.source = nil
-		return nil, nil, err
-	}
+}
+
+// closeSource closes a source that is broken.
+func (d *pullConsumer) closeSource() {
+	d.demand.of(nil)
+	d.source.Close()
+	d.source = nil
 }
 
 // openSource opens the consumption of the queue, if it is not open.

@@ -62,7 +62,7 @@ func (c *call) notify() {
 }
 
 // askAll asks all other servers of the cluster that are heard, at once, and passes on their answers, one at a time. It returns the names of those
-// that did not answer in time, sorted.
+// that did not answer in time, and of those that are not heard but may be there, sorted.
 func askAll[T any](c *call, question []byte, take func(T)) (silent []string) {
 	nodes := c.api.server.cfg.Nodes
 	if nodes == nil {
@@ -72,6 +72,7 @@ func askAll[T any](c *call, question []byte, take func(T)) (silent []string) {
 	defer cancel()
 	var mu sync.Mutex
 	var asking sync.WaitGroup
+	silent = nodes.Unheard()
 	for _, node := range nodes.Heard() {
 		asking.Go(func() {
 			var got T
@@ -90,7 +91,7 @@ func askAll[T any](c *call, question []byte, take func(T)) (silent []string) {
 	}
 	asking.Wait()
 	slices.Sort(silent)
-	return silent
+	return slices.Compact(silent)
 }
 
 // answerOfRooms answers a question about rooms and users, or returns false if it is about something else.

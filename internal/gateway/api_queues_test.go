@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -203,4 +204,36 @@ func TestAPI_LeasedTooLateGoesBack(t *testing.T) {
 	waitFor(t, func() bool {
 		return lookAt(queues, func(q *fakeQueue) bool { return len(q.nacks) == 1 && len(q.ready) == 1 })
 	}, "not given back")
+}
+
+// TestAPI_ReceiveOfANewQueue: the first receive of a queue that was dropped and created again gets its messages, and nothing is left of the deliveries of the old one.
+func TestAPI_ReceiveOfANewQueue(t *testing.T) {
+	t.Parallel()
+	_, _, _, addr := serveAll(t)
+	c := client{t, addr}
+	c.want("POST", "/v1/queues/jobs/messages", `{"payload":"old"}`, 200, `{"position":1,"count":1}`)
+	if old := c.received("/v1/queues/jobs/receive"); len(old) != 1 {
+		t.Fatalf("got %+v", old)
+	}
+	c.want("DELETE", "/v1/queues/jobs", "", 200, `{"queue":"jobs"}`)
+	c.want("POST", "/v1/queues/jobs", "", 200, `{"queue":"jobs"}`)
+	c.want("POST", "/v1/queues/jobs/messages", `{"payload":"new"}`, 200, `{"position":1,"count":1}`)
+	if got := c.received("/v1/queues/jobs/receive?wait_ms=20000"); len(got) != 1 || got[0].Payload != "new" {
+		t.Errorf("got %+v, want the new message", got)
+	}
+	if got := c.consumers("jobs", "").text(); !strings.HasPrefix(got, "1 []: http  1/") {
+		t.Errorf("consumers: %s, want one with one message", got)
+	}
+}
+
+// TestAPI_BodyOfNone: a request that has no body takes none with fields, which may be meant for the URL.
+func TestAPI_BodyOfNone(t *testing.T) {
+	t.Parallel()
+	_, _, _, addr := serveAll(t)
+	c := client{t, addr}
+	for _, path := range []string{"receive", "pause", "resume"} {
+		c.refused("POST", "/v1/queues/jobs/"+path, `{"max":10}`, 400, "unknown_field")
+		c.refused("POST", "/v1/queues/jobs/"+path, `max=10`, 415, "unsupported_media_type", "Content-Type", "text/plain")
+	}
+	c.want("POST", "/v1/queues/jobs/receive", " {} ", 200, `{"deliveries":[]}`)
 }

@@ -217,6 +217,19 @@ type others struct {
 	servers map[string]*gateway.Server // nil does not answer
 }
 
+// hanging are others, of which one is not heard any more.
+type hanging struct{ others }
+
+func (hanging) Unheard() []string { return []string{"hung"} }
+
+// TestAPI_Unheard: a server that hangs is named, also when it is not asked any more.
+func TestAPI_Unheard(t *testing.T) {
+	t.Parallel()
+	_, _, c := serveRooms(t, hanging{others{map[string]*gateway.Server{"deaf": nil}}})
+	c.want("POST", "/v1/rooms/a/kick", `{"user":"ann"}`, 200, `{"connections":0,"silent":["deaf","hung"]}`)
+	c.want("GET", "/v1/rooms/a/members", "", 200, `{"room":"a","count":0,"members":[],"stored":false,"silent":["deaf","hung"]}`)
+}
+
 func (o others) Name() string { return "here" }
 func (o others) Heard() (names []string) {
 	for name := range o.servers {
@@ -224,6 +237,8 @@ func (o others) Heard() (names []string) {
 	}
 	return names
 }
+
+func (o others) Unheard() []string { return nil }
 
 func (o others) Ask(ctx context.Context, node string, question []byte) ([]byte, error) {
 	if s := o.servers[node]; s != nil {

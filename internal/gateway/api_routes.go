@@ -20,16 +20,32 @@ type route struct {
 	need   func(*http.Request) need
 }
 
-// urlParameters are the parameters that the URL may have, by the patterns of routes.
-var urlParameters = sync.OnceValue(func() map[string][]string {
-	all := make(map[string][]string)
+// accepted is what a route accepts: parameters of the URL, and a body or none.
+type accepted struct {
+	parameters []string
+	body       bool
+}
+
+// acceptedBy is what routes accept, by their patterns.
+var acceptedBy = sync.OnceValue(func() map[string]accepted {
+	all := make(map[string]accepted)
 	for _, r := range spec.Routes() {
+		one := accepted{body: r.Body != nil || r.Raw}
 		for _, f := range r.Query {
-			all[r.Pattern()] = append(all[r.Pattern()], f.Name)
+			one.parameters = append(one.parameters, f.Name)
 		}
+		all[r.Pattern()] = one
 	}
 	return all
 })
+
+// refusesBody refuses a call with a body that has fields, if its route accepts none. Bodies of GET and DELETE have no meaning in HTTP, and are not read.
+func (c *call) refusesBody(a accepted) bool {
+	if a.body || c.r.ContentLength == 0 || c.r.Method == http.MethodGet || c.r.Method == http.MethodDelete {
+		return false
+	}
+	return !c.readStrict(&struct{}{})
+}
 
 // unknownParameter returns why the query of a URL is not one of a request with these parameters. A misspelled one is refused, as a
 // misspelled field is.

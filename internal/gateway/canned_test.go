@@ -211,7 +211,8 @@ func (cannedNodes) Name() string { return "one" }
 func (cannedNodes) Exist(context.Context, []string) (map[string]bool, error) {
 	return nil, nil
 }
-func (cannedNodes) Heard() []string { return []string{"two"} }
+func (cannedNodes) Unheard() []string { return nil }
+func (cannedNodes) Heard() []string   { return []string{"two"} }
 func (cannedNodes) Ask(context.Context, string, []byte) ([]byte, error) {
 	return nil, engine.ErrBusy
 }

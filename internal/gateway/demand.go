@@ -66,11 +66,19 @@ func (d *demand) need() int {
 	return out + d.wanted
 }
 
-// now returns the need, and whether a source is open.
+// now returns the need, and whether a source is open that is not broken.
 func (d *demand) now() (need int, open bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.need(), d.source != nil
+	if d.source == nil {
+		return 0, false
+	}
+	select {
+	case <-d.source.Broken():
+		return 0, false
+	default:
+		return d.need(), true
+	}
 }
 
 // lower sets the credits to the need.

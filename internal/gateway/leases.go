@@ -127,6 +127,14 @@ func (l *leases) count(now time.Time) (n int, next time.Time) {
 	return len(l.held), l.soonest
 }
 
+// forget removes all leases.
+func (l *leases) forget() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	clear(l.held)
+	l.soonest = time.Time{}
+}
+
 // settle settles deliveries that were taken, and returns the tokens of those
 // whose lease was lost and of those that failed. Failed ones are put back.
 func (l *leases) settle(ctx context.Context, store engine.Queues, how settlement, taken []lease) (lost, failed []string, err error) {

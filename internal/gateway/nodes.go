@@ -20,6 +20,8 @@ type Nodes interface {
 	Exist(ctx context.Context, names []string) (exist map[string]bool, err error)
 	// Heard returns the names of the other servers that have been heard lately.
 	Heard() []string
+	// Unheard returns the names of other servers that are not heard, but that were there within the last minute and have not stopped: they may hang.
+	Unheard() []string
 	// Ask sends a question to another server, which answers it with Server.Answer.
 	Ask(ctx context.Context, node string, question []byte) (answer []byte, err error)
 	// List returns the servers of the cluster that are known, this one too.

@@ -136,12 +136,13 @@ func (f *fakeQueues) Consume(_ context.Context, queue string) (engine.Consumptio
 		return nil, engine.ErrNotFound
 	}
 	f.open++
-	return &fakeConsumption{f: f, queue: queue}, nil
+	return &fakeConsumption{f, queue, f.queues[queue]}, nil
 }
 
 type fakeConsumption struct {
 	f     *fakeQueues
 	queue string
+	of    *fakeQueue
 }
 
 func (c *fakeConsumption) Receive(ctx context.Context, limit int) ([]engine.Delivery, error) {
@@ -154,7 +155,7 @@ func (c *fakeConsumption) Receive(ctx context.Context, limit int) ([]engine.Deli
 		c.f.state.Lock()
 		changed := c.f.changed
 		q := c.f.queues[c.queue]
-		if q == nil {
+		if q != c.of { // it was dropped
 			c.f.state.Unlock()
 			return nil, engine.ErrNotFound
 		}

@@ -38,7 +38,7 @@ func CommonCodes() []string {
 		"rate_limited", "too_many_connections", "not_served", "method_not_allowed", "internal", "unavailable", "overloaded", "stopping", "database_refused"}
 }
 
-// bodyCodes are those of a route with a body.
+// bodyCodes are those of a request with a body.
 var bodyCodes = []string{"malformed", "unknown_field", "invalid", "too_large", "unsupported_media_type"}
 
 // Routes are all requests of /v1, in the order in which a reader wants them.
@@ -85,7 +85,7 @@ func (r *Route) PathParts() (all Fields) {
 // AllCodes are the codes of errors that the route may answer with.
 func (r *Route) AllCodes() []string {
 	all := append(CommonCodes(), r.Codes...)
-	if r.Body != nil {
+	if r.Method != "GET" && r.Method != "DELETE" { // also if it needs no body: one with fields is refused
 		all = append(all, bodyCodes...)
 	}
 	return all

@@ -2,7 +2,7 @@ package spec
 
 // silent are servers of a cluster that did not answer.
 func silent(of string) Field {
-	return optional("silent", listOf(text("a server"), 1, 0, "servers of the cluster that did not answer within 5 s: "+of))
+	return optional("silent", listOf(text("a server"), 1, 0, "servers of the cluster that did not answer within 5 s, or that are not heard and have not stopped, up to a minute after their last sign of life: "+of))
 }
 
 // chatBody is a chat over HTTP: it may have any other fields.
