@@ -9,8 +9,6 @@ ARGS    ?=
 PKG     ?= ./...
 # The slowest packages, which begin first: at the end no core waits for one of them.
 SLOW_FIRST = $(if $(filter ./...,$(PKG)),./internal/cli ./stream ./queue ./internal/gateway ./internal/hostile ./websocket)
-# One package more than there are cores: some mostly wait.
-PACKAGES_AT_A_TIME = $(shell expr $$(nproc 2>/dev/null || echo 2) + 1)
 # The commit is part of every result. The build also works if git does not trust the checkout.
 VCS     := $(shell git rev-parse HEAD >/dev/null 2>&1 && echo true || echo false)
 K6_SCENARIOS := $(sort $(filter-out chat,$(basename $(notdir $(wildcard internal/bench/k6/*.js)))))
@@ -55,7 +53,7 @@ docs:
 ## unit: tests of the Go packages (PKG=./stream)
 unit: $(TOOLS)/gotestsum
 	GORACE=atexit_sleep_ms=0 $(TOOLS)/gotestsum --format pkgname-and-test-fails --jsonfile .cache/test.json -- \
-		-race -vet=off -p $(PACKAGES_AT_A_TIME) -ldflags='-s -w' -timeout 15m $(SLOW_FIRST) $(PKG); \
+		-race -vet=off -ldflags='-s -w' -timeout 15m $(SLOW_FIRST) $(PKG); \
 	code=$$?; echo '--- slowest tests'; \
 	$(TOOLS)/gotestsum tool slowest --num 20 --threshold 0s --jsonfile .cache/test.json; exit $$code
 

@@ -34,6 +34,7 @@ type cutPlan struct {
 	writes int
 	before map[int]bool
 	after  map[int]bool
+	with   []byte      // a text in the next write to cut after
 	kept   atomic.Bool // an answer was withheld
 }
 
@@ -41,6 +42,9 @@ func (c *cuttable) Write(p []byte) (int, error) {
 	c.plan.mu.Lock()
 	c.plan.writes++
 	before, after := c.plan.before[c.plan.writes], c.plan.after[c.plan.writes]
+	if len(c.plan.with) > 0 && bytes.Contains(p, c.plan.with) {
+		after, c.plan.with = true, nil
+	}
 	c.plan.mu.Unlock()
 	if before {
 		c.Conn.Close()

@@ -30,11 +30,19 @@ func forbidTables(t *testing.T, db pgtest.DB) {
 	exec(t, db.Pool, `CREATE EVENT TRIGGER no_tables ON ddl_command_start WHEN TAG IN ('CREATE TABLE') EXECUTE FUNCTION no_tables()`)
 }
 
-// redialPool returns a pool whose connections the plan cuts. It calls again before each new connection after
-// a cut.
+// cutWith withholds the answer to the next write that has this text, and breaks the connection. The session may write something else before.
+func (p *cutPlan) cutWith(text string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.with = []byte(text)
+}
+
+// redialPool returns a pool with one connection, which the plan cuts. It calls again before each new connection after
+// a cut: there is no spare one that could be used in its place.
 func redialPool(t *testing.T, cfg *pgxpool.Config, plan *cutPlan, again func(ctx context.Context)) *pgxpool.Pool {
 	t.Helper()
 	dial := cfg.ConnConfig.DialFunc
+	cfg.MaxConns = 1
 	cfg.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
 		if plan.kept.Load() {
 			again(ctx)
@@ -75,7 +83,7 @@ func TestAppender_DroppedAfterALostAnswer(t *testing.T) {
 		for _, payload := range []string{"first", "second"} { // the session prepares with the second
 			mustAppend(t, a, stream.Message{Payload: []byte(payload)})
 		}
-		plan.cutNext()
+		plan.cutWith("third")
 		_, err = a.Append(t.Context(), stream.Message{Payload: []byte("third")})
 		if !errors.Is(err, stream.ErrNotFound) || !errors.Is(err, stream.ErrOutcomeUnknown) {
 			t.Errorf("stored and dropped: %v", err)
@@ -116,7 +124,7 @@ func TestAppender_RefusedAfterALostAnswer(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	plan.cutNext()
+	plan.cutWith("third")
 	_, err = a.Append(t.Context(), stream.Message{Payload: []byte("third")})
 	if !errors.Is(err, stream.ErrOutcomeUnknown) {
 		t.Errorf("the answer was lost, and the caller is told %v", err)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -197,9 +198,11 @@ func TestJoin_PagesOfHistoryAreBounded(t *testing.T) {
 		send(t, c, `{"type":"join","room":"kept-1",`+join+`}`)
 		all = append(all, c)
 	}
-	for _, c := range all {
-		follow(t, c, 0, total+1)
+	var reading sync.WaitGroup
+	for _, c := range all { // at once: one that waits for its turn reads too slowly
+		reading.Go(func() { follow(t, c, 0, total+1) })
 	}
+	reading.Wait()
 	store.mu.Lock()
 	defer store.mu.Unlock()
 	if store.widest > 256<<10 || store.mostReads > 8 {
