@@ -226,8 +226,8 @@ func nullable[T any](c column, element func([]byte) T) []*T {
 	return all
 }
 
-// lowest is cost, tried again while it is above a limit: on a busy server, the changes of other databases may empty the caches
-// of what the catalogue says between two queries. A plan that needs more blocks needs them each time.
+// lowest is cost, tried again while it is above a limit. On a busy server, changes in other databases may empty the caches of
+// the catalogue, so that one query reads more blocks. A plan that is wrong reads more blocks each time.
 func lowest(t *testing.T, limit int, conn *pgx.Conn, settings, sql string, args []any) (blocks, scans int, text string) {
 	t.Helper()
 	for range 5 {
