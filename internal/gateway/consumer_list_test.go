@@ -62,13 +62,15 @@ func TestConsumers(t *testing.T) {
 	wants := func(want string) {
 		t.Helper()
 		var got string
-		for range 200 { // a consumer ends, and a delivery is sent, after the answer
-			if got = strings.ReplaceAll(from.consumers("jobs", look).text(), " Go-http-client/1.1", ""); got == want {
-				return
+		defer func() {
+			if got != want {
+				t.Logf("got %s", got)
 			}
-			time.Sleep(50 * time.Millisecond)
-		}
-		t.Fatalf("got %s, want %s", got, want)
+		}()
+		waitFor(t, func() bool { // a consumer ends, and a delivery is sent, after the answer
+			got = strings.ReplaceAll(from.consumers("jobs", look).text(), " Go-http-client/1.1", "")
+			return got == want
+		}, "the consumers are not "+want)
 	}
 	wants("0 [deaf]: ")
 
