@@ -47,3 +47,32 @@ func TestEnterHistory(t *testing.T) {
 		t.Errorf("bases %d, %d, %d, %d", restored, byHand, rolledBack, last)
 	}
 }
+
+// TestEnterHistory_LeastRights: a dump is restored by a role that may use nothing but Tidewire's schema, beside an application
+// with a sequence in a schema of its own.
+func TestEnterHistory_LeastRights(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Open(t)
+	conn, err := db.Pool.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Release()
+	exec := func(sql string) {
+		t.Helper()
+		if _, err := conn.Exec(t.Context(), sql); err != nil {
+			t.Fatalf("%s: %v", sql, err)
+		}
+	}
+	exec(`DO $$ BEGIN EXECUTE format('CREATE ROLE least_%s', current_database()); EXECUTE format('CREATE SCHEMA tidewire AUTHORIZATION least_%s', current_database()); END $$`)
+	defer exec(`DO $$ BEGIN RESET ROLE; EXECUTE format('DROP OWNED BY least_%s', current_database()); EXECUTE format('DROP ROLE least_%s', current_database()); END $$`)
+	exec(`CREATE SCHEMA shop; CREATE TABLE shop.orders (id int GENERATED ALWAYS AS IDENTITY)`)
+	exec(`SELECT set_config('role', 'least_' || current_database(), false)`)
+	if _, err := migrate.Up(t.Context(), conn); err != nil {
+		t.Fatal(err)
+	}
+	exec(`UPDATE tidewire.history SET system = 1`)
+	if base, err := migrate.EnterHistory(t.Context(), conn); err != nil || base == 0 {
+		t.Errorf("entered history %d (%v), want a new one", base, err)
+	}
+}

@@ -7,6 +7,7 @@ package migrate
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"embed"
 	"errors"
 	"fmt"
@@ -67,6 +68,7 @@ CREATE TABLE IF NOT EXISTS tidewire.migration (
 	appliedSQL = `SELECT version, name FROM tidewire.migration ORDER BY version`
 	currentSQL = `SELECT coalesce(max(version), 0) FROM tidewire.migration`
 	recordSQL  = `INSERT INTO tidewire.migration (version, name) VALUES ($1, $2)`
+	closeSQL   = `SELECT tidewire.close_functions()`
 
 	ensureIngestSQL = `SELECT tidewire.ensure_ingest_table($1, $2)`
 )
@@ -75,6 +77,12 @@ type migration struct {
 	version int
 	name    string
 	sql     string
+}
+
+// record is what a database keeps of m: the name, and the beginning of the SHA-256 of its SQL. Until the first release files change,
+// and a database that an earlier state of a file has made would lack what was mended since.
+func (m migration) record() string {
+	return fmt.Sprintf("%s %.4x", m.name, sha256.Sum256([]byte(m.sql)))
 }
 
 // Up applies the missing migrations and returns how many it applied. If none
@@ -123,7 +131,7 @@ func version(ctx context.Context, db DB, all []migration) (current int, err erro
 	var name string
 	development := false
 	_, err = pgx.ForEachRow(rows, []any{&current, &name}, func() error {
-		development = development || current < 1 || current <= len(all) && name != all[current-1].name
+		development = development || current < 1 || current <= len(all) && name != all[current-1].record()
 		return nil
 	})
 	if err != nil {
@@ -148,11 +156,14 @@ func apply(ctx context.Context, db DB, m migration) (done bool, err error) {
 		if current >= m.version {
 			return nil
 		}
+		done = true
 		if _, err := tx.Exec(ctx, m.sql); err != nil {
 			return err
 		}
-		done = true
-		_, err := tx.Exec(ctx, recordSQL, m.version, m.name)
+		if _, err := tx.Exec(ctx, closeSQL); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, recordSQL, m.version, m.record())
 		return err
 	})
 	return done, err

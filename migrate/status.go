@@ -99,7 +99,9 @@ func DryRun(ctx context.Context, db DB) (Status, error) {
 // database that does not have that function yet.
 const ingestTableSQL = `
 SELECT t.oid IS NOT NULL OR to_regclass(format('%I.%I', $1::text, $2 || '_text')) IS NOT NULL,
-	t.oid IS NOT NULL AND to_regclass(format('%I.%I', $1::text, $2 || '_position_seq')) IS NOT NULL
+	EXISTS (SELECT FROM pg_class AS c WHERE c.oid = t.oid AND (pg_get_userbyid(c.relowner) = current_user
+			OR c.relowner = (SELECT m.relowner FROM pg_class AS m WHERE m.oid = to_regclass('tidewire.migration'))))
+		AND to_regclass(format('%I.%I', $1::text, $2 || '_position_seq')) IS NOT NULL
 		AND 2 = (SELECT count(*) FROM pg_attribute AS a WHERE a.attrelid = t.oid AND NOT a.attisdropped
 			AND (a.attname, a.atttypid) IN (('position', 'bigint'::regtype), ('payload', 'bytea'::regtype)))
 FROM (SELECT to_regclass(format('%I.%I', $1::text, $2::text)) AS oid) AS t`

@@ -24,8 +24,9 @@ const codeNoStream = "TW003"
 //
 // It works at all isolation levels. With REPEATABLE READ and SERIALIZABLE a transaction may leave a gap of some
 // thousand positions. The SQL function tidewire.publish(stream text, key text, headers jsonb,
-// payload bytea) does the same in any language, but does not check the limits of Message.Headers. A role other than the one that migrated needs USAGE on schema
-// tidewire, and EXECUTE on that function, or on tidewire.publish_batch for AppendTx.
+// payload bytea) does the same in any language, for payloads of up to 1 MiB, but does not check the limits of
+// Message.Headers. A role other than the one that migrated needs USAGE on schema tidewire, and EXECUTE on that
+// function, or on tidewire.publish_batch for AppendTx. Neither writes to a stream whose name begins with "tidewire.".
 //
 // PostgreSQL holds the messages in a temporary table of the session, which
 // rules out PREPARE TRANSACTION. SET CONSTRAINTS ALL IMMEDIATE takes the

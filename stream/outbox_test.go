@@ -195,6 +195,7 @@ func TestPublish_InSQL(t *testing.T) {
 	}{
 		"unknown stream": {"TW003", []any{"nobody's", nil, nil, []byte{}}},
 		"no stream":      {"TW003", []any{nil, nil, nil, []byte{}}},
+		"large payload":  {"TW004", []any{"orders", nil, nil, make([]byte, 1<<20+1)}},
 		"no payload":     {"TW004", []any{"orders", nil, nil, nil}},
 		"long key":       {"TW004", []any{"orders", strings.Repeat("ü", 513), nil, []byte{}}},
 		"headers":        {"TW004", []any{"orders", nil, `[1]`, []byte{}}},

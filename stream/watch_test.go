@@ -263,7 +263,7 @@ func TestWatch_Rights(t *testing.T) {
 	if err := as("watch_owner", `SELECT tidewire.watch('watch_app.orders', 'feed')`); pg.Code(err) != "42501" {
 		t.Errorf("without rights: %v", err)
 	}
-	exec(t, db.Pool, `GRANT EXECUTE ON FUNCTION tidewire.watch, tidewire.unwatch, tidewire.watched_partitions, tidewire.write_change TO watch_owner`)
+	exec(t, db.Pool, `GRANT EXECUTE ON FUNCTION tidewire.watch, tidewire.unwatch, tidewire.watched_partitions, tidewire.primary_key, tidewire.write_change TO watch_owner`)
 	must(as("watch_owner", `SELECT tidewire.watch('watch_app.orders', 'feed')`))
 	must(as("watch_writer", `INSERT INTO watch_app.orders VALUES (1)`))
 	wantChanges(t, s, `1 insert {"id": 1}`)

@@ -11,6 +11,21 @@
 -- Positions of streams and events are below that until 2088, when the seconds outgrow history_seq; those of a queue with 64
 -- partitions, which are 64 times as high, until 2037.
 
+-- close_functions takes the right to execute functions of this schema from PUBLIC, to whom PostgreSQL gives it with each new function. So a role may call
+-- what it was granted, and nothing else. It runs at the end of each migration, and after functions were made.
+CREATE FUNCTION tidewire.close_functions() RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+	open regprocedure;
+BEGIN
+	FOR open IN SELECT p.oid FROM pg_proc AS p
+		WHERE p.pronamespace = 'tidewire'::regnamespace AND pg_has_role(p.proowner, 'USAGE')
+			AND EXISTS (SELECT FROM aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) AS a WHERE a.grantee = 0)
+	LOOP
+		EXECUTE format('REVOKE EXECUTE ON ROUTINE %s FROM PUBLIC', open);
+	END LOOP;
+END
+$$;
+
 -- timeline returns the timeline of the write-ahead log: it stays the same until a standby is promoted.
 -- pg_control_checkpoint returns the old one until the next checkpoint. Some services do not allow access to the log, for
 -- example Aurora, which has one storage for all its servers and loses nothing: there, everything is one timeline.
@@ -131,8 +146,7 @@ DECLARE
 	last bigint;
 	highest bigint;
 BEGIN
-	SELECT coalesce(s.last_value, s.start_value), s.max_value INTO last, highest
-		FROM pg_sequences AS s WHERE format('%I.%I', s.schemaname, s.sequencename)::regclass = ids;
+	SELECT coalesce(pg_sequence_last_value(s.seqrelid), s.seqstart), s.seqmax INTO last, highest FROM pg_sequence AS s WHERE s.seqrelid = ids;
 	PERFORM setval(ids, last + least(50000 + (random() * 950000)::bigint, (highest - last) / 1000));
 END
 $$;
@@ -145,8 +159,7 @@ $$;
 -- A rollback undoes nothing of it, and no other session waits for the transaction: it only moves sequences, under a lock that is
 -- released at once.
 --
--- Runs with the rights of the role that migrated, which owns the sequences. A
--- separate role for Tidewire needs EXECUTE on this.
+-- Runs with the rights of the role that migrated, which owns the sequences.
 CREATE FUNCTION tidewire.begin_history(before bigint DEFAULT NULL) RETURNS bigint LANGUAGE plpgsql
 SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE

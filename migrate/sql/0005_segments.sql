@@ -145,8 +145,7 @@ $$;
 -- hold the lock that attaching needs. Then the next writer tries; a writer
 -- waits only at the very end of the last segment.
 --
--- Runs with the rights of the role that migrated, which owns the tables. A
--- separate role for Tidewire needs EXECUTE on this.
+-- Runs with the rights of the role that migrated, which owns the tables.
 CREATE FUNCTION tidewire.make_room(stream_id int, head bigint, upto bigint)
 RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -169,5 +168,3 @@ BEGIN
 	END LOOP;
 END
 $$;
-
-REVOKE EXECUTE ON FUNCTION tidewire.make_room(int, bigint, bigint) FROM PUBLIC;

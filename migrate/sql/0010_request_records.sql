@@ -185,7 +185,3 @@ BEGIN
 	RETURN true;
 END
 $$;
-
-REVOKE EXECUTE ON FUNCTION tidewire.record_requests(int, bigint, text[], bigint[], bigint[], int[]),
-	tidewire.find_requests(int, text[], bigint[]), tidewire.fold_requests(int, interval),
-	tidewire.swap_requests(int, interval), tidewire.old_requests(int) FROM PUBLIC;

@@ -180,7 +180,3 @@ BEGIN
 	DELETE FROM tidewire.shared_request_floor WHERE stream = stream_id; -- last: see fold_shared_requests
 END
 $$;
-
-REVOKE EXECUTE ON FUNCTION tidewire.find_shared_requests(int[], text[], bigint[]),
-	tidewire.record_shared_requests(int[], bigint[], text[], bigint[], int[]), tidewire.fold_shared_requests(interval, bigint, bigint),
-	tidewire.old_shared_requests(), tidewire.swap_shared_requests(bigint), tidewire.drop_shared_requests(int) FROM PUBLIC;

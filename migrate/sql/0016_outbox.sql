@@ -14,19 +14,33 @@
 -- The functions run with the rights of the role that migrated: the application
 -- needs USAGE on this schema and EXECUTE on publish, and a session may change
 -- its role between messages.
-CREATE FUNCTION tidewire.open_outbox() RETURNS void LANGUAGE plpgsql
-SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+--
+-- Every role that may make temporary tables can make one of these names first. So only
+-- tables of the role that migrated are used: nobody else may drop them, write to
+-- them, or give them triggers.
+
+-- open_outbox makes sure that the session has the outbox. Its callers run with the rights of the role that migrated.
+CREATE FUNCTION tidewire.open_outbox() RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+	owner oid := (SELECT c.relowner FROM pg_class AS c WHERE c.oid = to_regclass('pg_temp.tidewire_outbox'));
 BEGIN
-	CREATE TEMPORARY TABLE tidewire_outbox (
-		number bigint GENERATED ALWAYS AS IDENTITY, -- order of the calls
-		stream int NOT NULL,
-		key text,
-		headers jsonb,
-		payload bytea NOT NULL
-	) ON COMMIT DELETE ROWS;
-	CREATE TEMPORARY TABLE tidewire_outbox_due (due boolean) ON COMMIT DELETE ROWS;
-	CREATE CONSTRAINT TRIGGER tidewire_move_outbox AFTER INSERT ON pg_temp.tidewire_outbox_due
-		DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION tidewire.move_outbox();
+	IF pg_get_userbyid(owner) = current_user THEN
+		RETURN;
+	ELSIF owner IS NULL AND to_regclass('pg_temp.tidewire_outbox_due') IS NULL THEN
+		CREATE TEMPORARY TABLE tidewire_outbox (
+			number bigint GENERATED ALWAYS AS IDENTITY, -- order of the calls
+			stream int NOT NULL,
+			key text,
+			headers jsonb,
+			payload bytea NOT NULL
+		) ON COMMIT DELETE ROWS;
+		CREATE TEMPORARY TABLE tidewire_outbox_due (due boolean) ON COMMIT DELETE ROWS;
+		CREATE CONSTRAINT TRIGGER tidewire_move_outbox AFTER INSERT ON pg_temp.tidewire_outbox_due
+			DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION tidewire.move_outbox();
+	ELSE
+		RAISE EXCEPTION 'this session has a temporary tidewire_outbox or tidewire_outbox_due that is not Tidewire''s' USING ERRCODE = 'TW002',
+			HINT = 'Drop both, or use another session. DISCARD TEMP drops all that are the session''s.';
+	END IF;
 END
 $$;
 
@@ -122,18 +136,11 @@ BEGIN
 END
 $$;
 
--- publish_batch publishes messages to one stream: element n of the arrays is
--- message n. The caller has validated them.
-CREATE FUNCTION tidewire.publish_batch(stream_id int, keys text[], headers jsonb[], payloads bytea[])
-RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+-- add_to_outbox adds messages to one stream, in their order: element n of the arrays is message n. The caller has
+-- validated them.
+CREATE FUNCTION tidewire.add_to_outbox(stream_id int, keys text[], headers jsonb[], payloads bytea[]) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-	PERFORM FROM tidewire.stream WHERE id = stream_id;
-	IF NOT FOUND THEN
-		RAISE EXCEPTION 'there is no stream %', stream_id USING ERRCODE = 'TW003';
-	END IF;
-	IF to_regclass('pg_temp.tidewire_outbox') IS NULL THEN
-		PERFORM tidewire.open_outbox();
-	END IF;
+	PERFORM tidewire.open_outbox();
 	INSERT INTO pg_temp.tidewire_outbox (stream, key, headers, payload)
 		SELECT stream_id, nullif(k, ''), h, p
 		FROM unnest(keys, headers, payloads) WITH ORDINALITY AS t (k, h, p, n) ORDER BY n;
@@ -143,9 +150,34 @@ BEGIN
 END
 $$;
 
+-- publish_batch publishes messages to one stream, as the Go package does. Their sizes are those that the package allows.
+CREATE FUNCTION tidewire.publish_batch(stream_id int, keys text[], headers jsonb[], payloads bytea[])
+RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	name text := (SELECT s.name FROM tidewire.stream AS s WHERE s.id = stream_id);
+BEGIN
+	IF name IS NULL THEN
+		RAISE EXCEPTION 'there is no stream %', stream_id USING ERRCODE = 'TW003';
+	END IF;
+	PERFORM tidewire.refuse_reserved(name);
+	PERFORM tidewire.add_to_outbox(stream_id, keys, headers, payloads);
+END
+$$;
+
+-- refuse_reserved raises an error if the stream is one of the server's own: what is in them is trusted.
+CREATE FUNCTION tidewire.refuse_reserved(stream text) RETURNS void LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+	IF starts_with(stream, 'tidewire.') THEN
+		RAISE EXCEPTION 'stream: names that begin with tidewire. are reserved' USING ERRCODE = 'TW004',
+			HINT = 'To write a chat into a room, use tidewire.say.';
+	END IF;
+END
+$$;
+
 -- publish publishes one message with the caller's transaction: it is stored if and when that commits. Any
 -- language can call it. Key and headers may be NULL. SQLSTATE TW003: there is no such stream; TW004: not a
--- valid message. The limits are those of package stream. In a partitioned stream the message goes to the
+-- valid message, or a stream of the server itself. A payload has at most 1 MiB: a server can send each of them
+-- within the memory that it has for clients. In a partitioned stream the message goes to the
 -- partition of its key; without a key, to the same partition as all other messages of the transaction
 -- without a key.
 CREATE FUNCTION tidewire.publish(stream text, key text, headers jsonb, payload bytea)
@@ -154,12 +186,14 @@ DECLARE
 	target tidewire.stream;
 	stream_id int;
 BEGIN
+	PERFORM tidewire.refuse_reserved(stream);
 	SELECT * INTO target FROM tidewire.stream AS s WHERE s.name = publish.stream AND s.state = 'ready';
 	IF NOT FOUND THEN
-		RAISE EXCEPTION 'there is no stream %', quote_nullable(stream) USING ERRCODE = 'TW003';
+		RAISE EXCEPTION 'there is no stream %', quote_nullable(stream) USING ERRCODE = 'TW003',
+			HINT = 'Create it first, for example with: tidewire stream create NAME';
 	END IF;
-	IF payload IS NULL OR octet_length(payload) > 256 * 1024 * 1024 THEN
-		RAISE EXCEPTION 'message payload: want 0 to 268435456 bytes' USING ERRCODE = 'TW004';
+	IF payload IS NULL OR octet_length(payload) > 1024 * 1024 THEN
+		RAISE EXCEPTION 'message payload: want 0 to 1048576 bytes, not %', coalesce(octet_length(payload)::text, 'NULL') USING ERRCODE = 'TW004';
 	END IF;
 	IF octet_length(key) > 1024 THEN
 		RAISE EXCEPTION 'message key: want at most 1024 bytes' USING ERRCODE = 'TW004';
@@ -173,9 +207,6 @@ BEGIN
 			coalesce(tidewire.partition_of(nullif(key, ''), target.partitions),
 				mod(pg_current_xact_id()::text::numeric, target.partitions)::int);
 	END IF;
-	PERFORM tidewire.publish_batch(stream_id, ARRAY[key], ARRAY[headers], ARRAY[payload]);
+	PERFORM tidewire.add_to_outbox(stream_id, ARRAY[key], ARRAY[headers], ARRAY[payload]);
 END
 $$;
-
-REVOKE EXECUTE ON FUNCTION tidewire.open_outbox(), tidewire.move_outbox(),
-	tidewire.publish_batch(int, text[], jsonb[], bytea[]), tidewire.publish(text, text, jsonb, bytea) FROM PUBLIC;

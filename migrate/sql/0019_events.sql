@@ -101,6 +101,7 @@ BEGIN
 			PERFORM tidewire.define_event_checks(found_or_made.id);
 			PERFORM tidewire.define_event_append(found_or_made.id);
 			PERFORM tidewire.define_event_reads(found_or_made.id);
+			PERFORM tidewire.close_functions();
 			RETURN found_or_made;
 		END IF;
 	END LOOP;

@@ -220,5 +220,3 @@ BEGIN
 	END IF;
 END
 $$;
-
-REVOKE EXECUTE ON FUNCTION tidewire.record_event_requests(int, bigint, int[], text[], bigint[], int[], int[]) FROM PUBLIC;

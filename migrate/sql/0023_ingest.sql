@@ -14,7 +14,7 @@ $$;
 
 -- utf8_text returns the text if the bytes are valid UTF-8, and NULL otherwise.
 -- PostgreSQL's text cannot hold a NUL byte, so a payload with one is not text
--- either.
+-- either. A role that reads the view of an ingest table needs EXECUTE on it.
 CREATE FUNCTION tidewire.utf8_text(payload bytea)
 RETURNS text LANGUAGE plpgsql IMMUTABLE STRICT AS $$
 BEGIN
@@ -27,7 +27,8 @@ $$;
 -- ensure_ingest_table makes the table that the ingest endpoint fills, unless it
 -- exists, and returns whether it did. It fails with TW002 if another object has the
 -- name of the table or of its view. An existing table is Tidewire's if it has the
--- columns and the sequence of positions.
+-- columns and the sequence of positions, and belongs to the caller or to the role that
+-- migrated: the triggers of another role's table would run with the caller's rights.
 --
 -- BRIN and not a B-tree on position: rows arrive in position order, and the
 -- B-tree would be half of the cost of loading them. The index serves readers
@@ -37,7 +38,9 @@ CREATE FUNCTION tidewire.ensure_ingest_table(in_schema text, name text) RETURNS 
 DECLARE
 	existing regclass := to_regclass(format('%I.%I', in_schema, name));
 BEGIN
-	IF existing IS NOT NULL AND to_regclass(format('%I.%I', in_schema, name || '_position_seq')) IS NOT NULL
+	IF EXISTS (SELECT FROM pg_class AS c WHERE c.oid = existing AND (pg_get_userbyid(c.relowner) = current_user
+			OR c.relowner = (SELECT m.relowner FROM pg_class AS m WHERE m.oid = 'tidewire.migration'::regclass)))
+		AND to_regclass(format('%I.%I', in_schema, name || '_position_seq')) IS NOT NULL
 		AND 2 = (SELECT count(*) FROM pg_attribute AS a WHERE a.attrelid = existing AND NOT a.attisdropped
 			AND (a.attname, a.atttypid) IN (('position', 'bigint'::regtype), ('payload', 'bytea'::regtype)))
 	THEN

@@ -172,10 +172,3 @@ BEGIN
 	RETURN name;
 END
 $$;
-
-REVOKE EXECUTE ON FUNCTION tidewire.check_schedule_target(text, text, text, jsonb, bytea, int),
-	tidewire.schedule(text, text, bytea, text, text, text, text, jsonb, int, text),
-	tidewire.put_schedule(text, text, text, timestamptz, text, text, text, jsonb, bytea, int, text, boolean),
-	tidewire.unschedule(text), tidewire.enqueue_at(text, bytea, timestamptz, text, jsonb, int, text),
-	tidewire.publish_at(text, bytea, timestamptz, text, jsonb, text),
-	tidewire.add_once(text, timestamptz, text, text, text, jsonb, bytea, int) FROM PUBLIC;

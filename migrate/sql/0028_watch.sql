@@ -112,10 +112,11 @@ BEGIN
 	END IF;
 	message := jsonb_build_object('op', op, 'schema', watch -> 'schema', 'table', watch -> 'table', 'old', before, 'new', after);
 	payload := convert_to(message::text, 'UTF8');
-	IF octet_length(payload) > (watch ->> 'max')::int THEN
+	IF octet_length(payload) > least((watch ->> 'max')::int, 1024 * 1024) THEN
 		payload := convert_to((message || jsonb_build_object('large', true,
 			'old', tidewire.watch_columns(before, keys), 'new', tidewire.watch_columns(after, keys)))::text, 'UTF8');
 	END IF;
+	PERFORM tidewire.refuse_reserved(watch ->> 'stream'); -- the owner of a table can make the trigger without tidewire.watch
 	SELECT * INTO target FROM tidewire.stream AS s WHERE s.name = watch ->> 'stream' AND s.state = 'ready';
 	IF NOT FOUND THEN
 		RAISE EXCEPTION 'there is no stream %, into which the changes of table % go: create it, or end the watch with tidewire.unwatch',
@@ -126,15 +127,9 @@ BEGIN
 		ids := ARRAY(SELECT s.id FROM tidewire.stream AS s WHERE s.parent = target.id
 			AND (op = 'truncate' OR s.partition = coalesce(tidewire.partition_of(nullif(key, ''), target.partitions), 0)) ORDER BY s.partition);
 	END IF;
-	IF to_regclass('pg_temp.tidewire_outbox') IS NULL THEN
-		PERFORM tidewire.open_outbox();
-	END IF;
 	FOR i IN 1 .. cardinality(ids) LOOP
-		INSERT INTO pg_temp.tidewire_outbox (stream, key, payload) VALUES (ids[i], nullif(publish_change.key, ''), payload);
+		PERFORM tidewire.add_to_outbox(ids[i], ARRAY[publish_change.key], ARRAY[NULL::jsonb], ARRAY[payload]);
 	END LOOP;
-	IF NOT EXISTS (SELECT FROM pg_temp.tidewire_outbox_due) THEN
-		INSERT INTO pg_temp.tidewire_outbox_due VALUES (true);
-	END IF;
 END
 $$;
 
@@ -144,9 +139,7 @@ SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	target tidewire.stream;
 BEGIN
-	IF starts_with(stream, 'tidewire.') THEN
-		RAISE EXCEPTION 'stream: names that begin with tidewire. are reserved' USING ERRCODE = 'TW004';
-	END IF;
+	PERFORM tidewire.refuse_reserved(stream);
 	SELECT * INTO target FROM tidewire.stream AS s WHERE s.name = watched_partitions.stream AND s.state = 'ready';
 	IF NOT FOUND THEN
 		RAISE EXCEPTION 'stream: there is no stream %', quote_nullable(stream) USING ERRCODE = 'TW003',
@@ -192,8 +185,8 @@ BEGIN
 		RAISE EXCEPTION 'events: want some of insert, update, delete, truncate' USING ERRCODE = 'TW004';
 	ELSIF old_rows IS NULL THEN
 		RAISE EXCEPTION 'old_rows: want true or false' USING ERRCODE = 'TW004';
-	ELSIF (max_bytes BETWEEN 1024 AND 268435456) IS NOT TRUE THEN
-		RAISE EXCEPTION 'max_bytes: want 1024 to 268435456' USING ERRCODE = 'TW004';
+	ELSIF (max_bytes BETWEEN 1024 AND 1048576) IS NOT TRUE THEN
+		RAISE EXCEPTION 'max_bytes: want 1024 to 1048576' USING ERRCODE = 'TW004';
 	ELSIF tidewire.watched_partitions(stream) > 0 AND cardinality(keys) = 0 THEN
 		RAISE EXCEPTION 'key: the stream has partitions, and table % has no primary key: name the columns that identify a row', relation.relname
 			USING ERRCODE = 'TW004';
@@ -244,6 +237,3 @@ CREATE VIEW tidewire.watches AS
 		FROM pg_catalog.pg_trigger AS t WHERE t.tgfoid = 'tidewire.write_change'::regproc AND t.tgparentid = 0 AND t.tgnargs = 1
 	) AS w GROUP BY w.tgrelid, w.options;
 GRANT SELECT ON tidewire.watches TO PUBLIC; -- every role can read pg_trigger
-
-REVOKE EXECUTE ON FUNCTION tidewire.write_change(), tidewire.publish_change(jsonb, text, jsonb, jsonb, text[], text), tidewire.watched_partitions(text),
-	tidewire.watch(regclass, text, text[], text[], text[], boolean, int), tidewire.unwatch(regclass) FROM PUBLIC;

@@ -14,6 +14,7 @@ DECLARE
 	field text;
 	rest text;
 	payload bytea;
+	target int;
 BEGIN
 	IF room IS NULL OR octet_length(convert_to(room, 'UTF8')) NOT BETWEEN 1 AND 128 THEN
 		RAISE EXCEPTION 'room: want a name of 1 to 128 bytes' USING ERRCODE = 'TW004';
@@ -26,7 +27,7 @@ BEGIN
 			RAISE EXCEPTION 'chat field %: want none: the server adds it', field USING ERRCODE = 'TW004';
 		ELSIF field IN ('on_lag', 'presence', 'after', 'history') THEN
 			RAISE EXCEPTION 'chat field %: want none: it is a field of a join', field USING ERRCODE = 'TW004';
-		ELSIF field NOT IN ('type', 'id', 'room', 'user') AND replace(lower(encode(convert_to(field, 'UTF8'), 'escape') COLLATE "C"), '\305\277', 's')
+		ELSIF field NOT IN ('type', 'id', 'room', 'user') AND replace(lower(encode(convert_to(field, 'UTF8'), 'escape') COLLATE "C"), E'\\305\\277', 's')
 			IN ('type', 'id', 'room', 'user', 'position', 'time') THEN
 			RAISE EXCEPTION 'chat field %: want it spelled in no other way', quote_literal(field) USING ERRCODE = 'TW004';
 		END IF;
@@ -49,12 +50,10 @@ BEGIN
 	IF octet_length(payload) > 1024 * 1024 THEN
 		RAISE EXCEPTION 'chat: want at most 1048576 bytes' USING ERRCODE = 'TW004';
 	END IF;
-	PERFORM FROM tidewire.stream AS s WHERE s.name = 'tidewire.rooms' AND s.state = 'ready';
-	IF NOT FOUND THEN
+	target := (SELECT s.id FROM tidewire.stream AS s WHERE s.name = 'tidewire.rooms' AND s.state = 'ready');
+	IF target IS NULL THEN
 		RAISE EXCEPTION 'there are no rooms yet: start a server with --stored-rooms' USING ERRCODE = 'TW003';
 	END IF;
-	PERFORM tidewire.publish('tidewire.rooms', room, NULL, payload);
+	PERFORM tidewire.add_to_outbox(target, ARRAY[room], ARRAY[NULL::jsonb], ARRAY[payload]);
 END
 $$;
-
-REVOKE EXECUTE ON FUNCTION tidewire.say(text, jsonb) FROM PUBLIC;
