@@ -2,6 +2,7 @@ package eventstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -308,9 +309,13 @@ func (w *writer) recover(ctx context.Context, err error) error {
 	return err
 }
 
-func (w *writer) endFrozen(ctx context.Context) {
-	ended, err := pg.EndFrozen(ctx, w.store.pool, w.store.lock(), w.store.cfg.LockTimeout)
-	if err != nil || ended > 0 {
-		w.store.cfg.Log.Warn("the event store's lock was held too long", "ended", ended, "error", err)
+// freeLock ends a session of Tidewire that holds the store's lock and waits for a frozen client. It returns which session holds the
+// lock that is none of Tidewire's.
+func (w *writer) freeLock(ctx context.Context) *pg.HeldError {
+	ended, err := pg.FreeLock(ctx, w.store.pool, w.store.lock(), w.store.cfg.LockTimeout)
+	if err != nil || ended {
+		w.store.cfg.Log.Warn("the event store's lock was held too long", "store", w.store.name, "ended", ended, "error", err)
 	}
+	held, _ := errors.AsType[*pg.HeldError](err)
+	return held
 }

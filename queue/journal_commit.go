@@ -135,9 +135,9 @@ func (n *shardNode) freeLock(ctx context.Context, err error) {
 	if pg.Code(err) != pg.CodeLockNotAvailable {
 		return
 	}
-	ended, err := pg.EndFrozen(ctx, n.queue.pool, -n.queue.id, n.cfg.Timeout)
-	if ended > 0 || err != nil {
-		n.cfg.Log.Warn("ending frozen sessions that hold the queue's lock", "queue", n.queue.Name(), "ended", ended, "error", err)
+	ended, err := pg.FreeLock(ctx, n.queue.pool, -n.queue.id, n.cfg.Timeout)
+	if ended || err != nil {
+		n.cfg.Log.Warn("queue lock held too long", "queue", n.queue.Name(), "ended", ended, "error", err)
 	}
 }
 

@@ -306,7 +306,7 @@ func (c *committer) settle(ctx context.Context, entries []*entry) (got stored, h
 		}
 		c.log.Warn("outcome of a lost transaction not looked up, trying again", "streams", len(entries), "attempt", failed+1, "error", err)
 		if pg.Code(err) == pg.CodeLockNotAvailable {
-			c.endFrozen(ctx, entries)
+			c.freeLocks(ctx, entries)
 		}
 		if pg.Backoff(ctx, failed) != nil {
 			return got, unknown
@@ -317,12 +317,12 @@ func (c *committer) settle(ctx context.Context, entries []*entry) (got stored, h
 // settleWait bounds one wait for a transaction that is still under way.
 const settleWait = time.Second
 
-// endFrozen terminates the PostgreSQL sessions that hold the locks of the streams, if
+// freeLocks terminates the PostgreSQL sessions that hold the locks of the streams, if
 // their clients have silently disappeared.
-func (c *committer) endFrozen(ctx context.Context, entries []*entry) {
+func (c *committer) freeLocks(ctx context.Context, entries []*entry) {
 	for _, e := range entries {
 		cfg := e.of.cfg.Writer
-		endFrozen(ctx, c.pool, e.of.stream.id, cfg.LockTimeout, cfg.Log)
+		freeLock(ctx, c.pool, e.of.stream.id, cfg.LockTimeout, cfg.Log)
 	}
 }
 

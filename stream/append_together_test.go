@@ -27,7 +27,7 @@ func several(t *testing.T, db pgtest.DB, pool *pgxpool.Pool, n int) (streams []*
 			t.Fatal(err)
 		}
 		streams = append(streams, s)
-		appenders = append(appenders, run(t, pool, s, stream.AppenderConfig{}))
+		appenders = append(appenders, run(t, pool, s, stream.AppenderConfig{Writer: stream.WriterConfig{LockTimeout: time.Minute}})) // as long as a test holds locks
 	}
 	return streams, appenders
 }

@@ -111,7 +111,8 @@ func (w *batchWriter) Close() { w.on.Close() }
 
 // Write stores the batch, sets its First position, and returns when the batch is
 // committed. While PostgreSQL is unavailable it retries, until ctx ends; the batch is
-// stored once, independent of the number of attempts. With ctx's own error, or with
+// stored once, independent of the number of attempts. If a session that is none of Tidewire's holds the stream's lock for
+// longer than LockTimeout, the error is a *pg.HeldError. With ctx's own error, or with
 // ErrOutcomeUnknown, it may be stored or not: an attempt got no answer. Any other error
 // means that nothing of the batch was stored.
 func (w *batchWriter) Write(ctx context.Context, b *rowBatch) error {
@@ -121,7 +122,8 @@ func (w *batchWriter) Write(ctx context.Context, b *rowBatch) error {
 	w.number++
 	defer w.on.Release()
 	stale, slow, unanswered, movedBack := false, 0, false, false
-	lock := pg.LockWait{Bound: w.cfg.LockTimeout}
+	lock := pg.LockWait{Bound: w.cfg.LockTimeout / 2} // so that the holder is looked at twice
+	var before *pg.HeldError
 	for failed := 0; ; {
 		if err := w.moveFor(ctx, b); err != nil {
 			if unanswered && !pg.Retryable(err) {
@@ -184,7 +186,11 @@ func (w *batchWriter) Write(ctx context.Context, b *rowBatch) error {
 		w.cfg.Log.Warn("batch not written, trying again", "rows", b.Len(), "attempt", failed+1, "error", err)
 		switch pg.Code(err) {
 		case pg.CodeLockNotAvailable:
-			w.endFrozen(ctx)
+			held := w.freeLock(ctx)
+			if held.Still(before) && !unanswered {
+				return fmt.Errorf("write batch: %w", held)
+			}
+			before = held
 		case codeEnded:
 			w.line.broke(b)
 		}
@@ -213,15 +219,17 @@ func (w *batchWriter) recover(ctx context.Context, b *rowBatch, err error) error
 	return w.on.Session().Replicated(conn.QueryRow(ctx, firstPositionSQL, w.id, w.number).Scan(&b.First))
 }
 
-func (w *batchWriter) endFrozen(ctx context.Context) {
-	endFrozen(ctx, w.pool, w.table.lock, w.cfg.LockTimeout, w.cfg.Log)
+func (w *batchWriter) freeLock(ctx context.Context) *pg.HeldError {
+	return freeLock(ctx, w.pool, w.table.lock, w.cfg.LockTimeout, w.cfg.Log)
 }
 
-// endFrozen terminates a PostgreSQL session that holds the lock of a stream, if its
-// client has silently disappeared.
-func endFrozen(ctx context.Context, pool *pgxpool.Pool, lock int32, after time.Duration, log *slog.Logger) {
-	ended, err := pg.EndFrozen(ctx, pool, lock, after)
-	if err != nil || ended > 0 {
-		log.Warn("stream lock held too long", "ended", ended, "error", err)
+// freeLock terminates a PostgreSQL session that holds the lock of a stream, if its
+// client has silently disappeared. It returns which session holds the lock that is none of Tidewire's.
+func freeLock(ctx context.Context, pool *pgxpool.Pool, lock int32, after time.Duration, log *slog.Logger) *pg.HeldError {
+	ended, err := pg.FreeLock(ctx, pool, lock, after)
+	if err != nil || ended {
+		log.Warn("stream lock held too long", "lock", lock, "ended", ended, "error", err)
 	}
+	held, _ := errors.AsType[*pg.HeldError](err)
+	return held
 }

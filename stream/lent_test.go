@@ -1,13 +1,19 @@
 package stream_test
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
+	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/tidewire/tidewire/internal/pg"
 	"github.com/tidewire/tidewire/internal/pgtest"
 	"github.com/tidewire/tidewire/migrate"
 	"github.com/tidewire/tidewire/stream"
@@ -74,7 +80,7 @@ func TestAppender_BesideLocked(t *testing.T) {
 			}
 			var waiting sync.WaitGroup
 			for _, s := range locked {
-				a := run(t, pool, s, stream.AppenderConfig{})
+				a := run(t, pool, s, stream.AppenderConfig{Writer: stream.WriterConfig{LockTimeout: time.Minute}})
 				waiting.Go(func() {
 					if _, err := a.Append(context.Background(), messages("late")...); err != nil {
 						t.Error(err)
@@ -91,12 +97,37 @@ func TestAppender_BesideLocked(t *testing.T) {
 	}
 }
 
+// TestAppender_LockOfAStranger: every role that may connect can take the lock of a stream, and keep it. Callers learn that nothing was
+// stored, the log names the session, and the stream goes on when the lock is free.
+func TestAppender_LockOfAStranger(t *testing.T) {
+	t.Parallel()
+	db, s := ensure(t)
+	var text bytes.Buffer
+	a := run(t, db.Pool, s, stream.AppenderConfig{Writer: stream.WriterConfig{LockTimeout: 100 * time.Millisecond, Log: slog.New(slog.NewTextHandler(&text, nil))}})
+	stranger, err := pgx.Connect(t.Context(), db.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stranger.Close(context.Background())
+	exec(t, stranger, `SELECT pg_advisory_lock(1953064037, $1)`, s.ID())
+	_, err = a.Append(t.Context(), messages("refused")...)
+	if held, ok := errors.AsType[*pg.HeldError](err); !ok || held.PID != int(stranger.PgConn().PID()) || errors.Is(err, stream.ErrOutcomeUnknown) {
+		t.Errorf("%v, want that session %d holds the lock", err, stranger.PgConn().PID())
+	}
+	if want := fmt.Sprintf("pg_terminate_backend(%d)", stranger.PgConn().PID()); !strings.Contains(text.String(), want) {
+		t.Errorf("the log lacks %s: %s", want, text.String())
+	}
+	exec(t, stranger, `SELECT pg_advisory_unlock_all()`)
+	mustAppend(t, a, messages("stored")...)
+	wantPayloads(t, "stored", payloads(t, everything(t, s), nil), "stored")
+}
+
 // TestAppender_LockInTurn: other transactions hold the lock one after the other, each for
 // longer than a first attempt waits. The Appender gets the lock in its turn.
 func TestAppender_LockInTurn(t *testing.T) {
 	t.Parallel()
 	db, s := ensure(t)
-	a := run(t, smallPool(t, db, 8), s, stream.AppenderConfig{})
+	a := run(t, smallPool(t, db, 8), s, stream.AppenderConfig{Writer: stream.WriterConfig{LockTimeout: time.Minute}})
 	mustAppend(t, a, messages("first")...)
 	ctx, stop := context.WithCancel(t.Context())
 	var others sync.WaitGroup

@@ -132,7 +132,7 @@ func (w *batchWriter) moveFor(ctx context.Context, b *rowBatch) error {
 		}
 		w.cfg.Log.Warn("stream not moved, trying again", "stream", w.table.lock, "attempt", failed+1, "error", err)
 		if pg.Code(err) == pg.CodeLockNotAvailable {
-			w.endFrozen(ctx)
+			w.freeLock(ctx)
 		}
 		if err := pg.Backoff(ctx, failed); err != nil {
 			return err

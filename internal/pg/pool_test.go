@@ -81,16 +81,17 @@ func TestRetryable(t *testing.T) {
 	}
 }
 
-func TestEndFrozen_EndsOwnStuckHolderOnly(t *testing.T) {
+// TestFreeLock: a writer's session that waits for its client is ended, and any other holder is named.
+func TestFreeLock(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Open(t)
 	for _, c := range []struct {
-		name string
-		want int
+		name  string
+		ended bool
 	}{
-		{pg.WriterName, 1},
-		{pg.AppName, 0}, // a transaction of the caller, in a pool that Open made
-		{"somebody else", 0},
+		{pg.WriterName, true},
+		{pg.AppName, false}, // a transaction of the caller, in a pool that Open made
+		{"somebody else", false},
 	} {
 		holder, err := pgconn.Connect(t.Context(), db.URL)
 		if err != nil {
@@ -101,21 +102,22 @@ func TestEndFrozen_EndsOwnStuckHolderOnly(t *testing.T) {
 		if _, err := holder.Exec(t.Context(), hold).ReadAll(); err != nil {
 			t.Fatal(err)
 		}
-		if ended, err := pg.EndFrozen(t.Context(), db.Pool, 7, time.Hour); err != nil || ended != 0 {
-			t.Errorf("%s within the bound: ended %d, %v", c.name, ended, err)
+		check := func(what string, lock int32, bound time.Duration, wantEnded, wantHeld bool) {
+			t.Helper()
+			ended, err := pg.FreeLock(t.Context(), db.Pool, lock, bound)
+			held, _ := errors.AsType[*pg.HeldError](err)
+			if ended != wantEnded || (held != nil) != wantHeld || held == nil && err != nil || held != nil && (held.PID != int(holder.PID()) || held.App != c.name) {
+				t.Errorf("%s, %s: ended %t, %v", c.name, what, ended, err)
+			}
 		}
-		if ended, err := pg.EndFrozen(t.Context(), db.Pool, 8, 0); err != nil || ended != 0 {
-			t.Errorf("%s and another lock: ended %d, %v", c.name, ended, err)
-		}
+		check("within the bound", 7, time.Hour, false, !c.ended)
+		check("another lock", 8, 0, false, false)
 		// The backend says that it waits for its client a moment after it has
 		// answered.
 		waitIdle(t, db, c.name)
-		ended, err := pg.EndFrozen(t.Context(), db.Pool, 7, time.Microsecond)
-		if err != nil || ended != c.want {
-			t.Errorf("%s past the bound: ended %d, %v, want %d", c.name, ended, err, c.want)
-		}
+		check("past the bound", 7, time.Microsecond, c.ended, !c.ended)
 		_, err = holder.Exec(t.Context(), `COMMIT`).ReadAll()
-		if died := err != nil; died != (c.want == 1) {
+		if died := err != nil; died != c.ended {
 			t.Errorf("%s: holder died: %v (%v)", c.name, died, err)
 		}
 		// It reads the server's last word, or finds the socket closed already.

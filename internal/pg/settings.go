@@ -9,7 +9,7 @@ import (
 )
 
 // WriterName is the application_name of every transaction in which Tidewire
-// holds a lock of LockClass, on any pool. EndFrozen recognises only by this name the
+// holds a lock of LockClass, on any pool. FreeLock recognises only by this name the
 // sessions that it may end: a transaction of the caller keeps the caller's name.
 const WriterName = AppName + " writer"
 

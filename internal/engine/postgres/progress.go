@@ -53,8 +53,9 @@ func (p *progress) idle(now time.Time) time.Duration {
 const (
 	// watchEvery is how often writers are checked.
 	watchEvery = time.Second
-	// stallAfter is how long a writer may take for a batch: some seconds.
-	stallAfter = 5 * time.Second
+	// stallAfter is how long a writer may take for a batch. It is longer than the lock timeouts of the packages (10 s), after which they
+	// answer if a session of others holds a lock: that is no reason to take the server out of service.
+	stallAfter = 15 * time.Second
 )
 
 // stallWatch checks whether writers make progress. A single stalled writer need
