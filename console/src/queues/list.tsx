@@ -9,8 +9,10 @@ import { path, type Stats } from "./data.js";
 /** How many queues are shown: each is a request. A search finds the others. */
 const most = 50;
 
+const waits = ({ ready, leased, delayed }: Stats): boolean => ready + leased + delayed > 0;
+
 /** The age of the oldest message, if there is one. */
-export const oldest = ({ ready, leased, delayed, oldest_ms }: Stats): string => (ready + leased + delayed ? span(oldest_ms) : "–");
+export const oldest = (is: Stats): string => (waits(is) ? span(is.oldest_ms) : "–");
 
 /** All queues that the user may see. */
 export function QueueList() {
@@ -27,7 +29,7 @@ export function QueueList() {
         <div class="scroll" tabIndex={0} role="group" aria-label="Queues">
           <table class="list">
             <thead>
-              <tr><th scope="col">Name</th>{["Ready", "Leased", "Delayed", "Dead", "Oldest"].map((name) => <th key={name} scope="col" class="n">{name}</th>)}<th scope="col">State</th></tr>
+              <tr><th scope="col">Name</th>{["Ready", "Leased", "Delayed", "Dead"].map((name) => <th key={name} scope="col" class="n">{name}</th>)}<th scope="col" class="n rest">Oldest</th><th scope="col" class="rest">State</th></tr>
             </thead>
             <tbody>{shown.slice(0, most).map(({ queue }) => <Row key={queue} queue={queue} />)}</tbody>
           </table>
@@ -39,16 +41,20 @@ export function QueueList() {
   );
 }
 
+/** A narrow page has the age and the state below the name, in place of columns that it would cut off. */
 function Row({ queue }: { queue: string }) {
   const { value: is, error } = useLoad((signal) => ask<Stats>(path(queue), { signal }), [queue], 5000);
   return (
     <tr>
-      <th scope="row"><a href={href(["queues", queue])}>{queue}</a></th>
+      <th scope="row">
+        <a href={href(["queues", queue])}>{queue}</a>
+        {is && <div class="below narrow soft">{waits(is) && `oldest ${oldest(is)}, `}{is.paused ? <strong>paused</strong> : "delivers"}</div>}
+      </th>
       {error !== undefined ? <td colSpan={6} class="soft">{messageOf(error)}</td> : (
         <>
           {(["ready", "leased", "delayed", "dead"] as const).map((name) => <td key={name} class={name === "dead" && is?.dead ? "n bad" : "n"}>{is ? full(is[name]) : "–"}</td>)}
-          <td class="n">{is ? oldest(is) : "–"}</td>
-          <td>{is?.paused ? <strong>paused</strong> : "delivers"}</td>
+          <td class="n rest">{is ? oldest(is) : "–"}</td>
+          <td class="rest">{is?.paused ? <strong>paused</strong> : "delivers"}</td>
         </>
       )}
     </tr>

@@ -5,6 +5,7 @@ import { Create, Find, found } from "../parts/list.js";
 import { useLoad } from "../parts/load.js";
 import { Empty, Trouble } from "../parts/notice.js";
 import { href } from "../router.js";
+import { holders } from "./holders.js";
 
 interface Listed {
   stream: string;
@@ -21,6 +22,8 @@ export function StreamList() {
   const { value, error, again } = useLoad((signal) => ask<{ streams: Listed[] }>("streams", { signal }), [], 10_000);
   const all = value?.streams ?? [];
   const shown = found(all, ({ stream }) => stream);
+  const names = all.map(({ stream }) => stream);
+  const holds = useLoad((signal) => holders(names, signal), [names]).value;
   return (
     <>
       <h1 tabIndex={-1}>Streams</h1>
@@ -34,7 +37,10 @@ export function StreamList() {
             <tbody>
               {shown.slice(0, most).map(({ stream, keyed, partitions, created }) => (
                 <tr key={stream}>
-                  <th scope="row"><a href={href(["streams", stream])}>{stream}</a></th>
+                  <th scope="row">
+                    <a href={href(["streams", stream])}>{stream}</a>
+                    {holds?.has(stream) && <div class="below soft">holds the messages of <a href={href(["queues", holds.get(stream)!])}>queue {holds.get(stream)}</a></div>}
+                  </th>
                   <td>{keyed ? "yes" : "no"}</td>
                   <td class="n">{partitions ?? "–"}</td>
                   <td><time dateTime={created}>{minute(created)}</time></td>

@@ -4,6 +4,8 @@ import { bytes, span } from "../format/numbers.js";
 import { Ask } from "../parts/ask.js";
 import { useLoad } from "../parts/load.js";
 import { codeOf, messageOf } from "../parts/notice.js";
+import { href } from "../router.js";
+import { holders } from "./holders.js";
 import type { Info } from "./messages.js";
 
 export interface Retention {
@@ -32,7 +34,7 @@ export function Retained({ is, acts }: { is: Info; acts: boolean }) {
   const path = `streams/${part(is.stream)}/retention`;
   const { value, error, again } = useLoad((signal) => ask<Retention>(path, { signal }), [is.stream]);
   const [asked, askFor] = useState(false);
-  if (error !== undefined) return codeOf(error) === "queue_stream" ? <>what its queue needs</> : <span class="bad" role="alert">not known: {messageOf(error)}</span>;
+  if (error !== undefined) return codeOf(error) === "queue_stream" ? <ForQueue stream={is.stream} /> : <span class="bad" role="alert">not known: {messageOf(error)}</span>;
   return (
     <>
       {value ? keeps(value) : "–"}
@@ -40,6 +42,12 @@ export function Retained({ is, acts }: { is: Info; acts: boolean }) {
       {value && asked && <Change is={is} before={value} path={path} close={() => askFor(false)} again={again} />}
     </>
   );
+}
+
+/** What the stream of a queue keeps. The list of streams shows whether the queue of this name has it. */
+function ForQueue({ stream }: { stream: string }) {
+  const queue = useLoad((signal) => holders([stream, `${stream}/0`], signal), [stream]).value?.get(stream);
+  return queue === undefined ? <>what its queue needs</> : <>what <a href={href(["queues", queue])}>queue {queue}</a> needs</>;
 }
 
 const ages = { minutes: 60_000, hours: 3_600_000, days: 86_400_000 };

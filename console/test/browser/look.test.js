@@ -80,7 +80,7 @@ for (const [name, [path, text]] of Object.entries(screens)) {
   test(name, async (t) => {
     const page = await open(t, browser, base);
     await page.goto(`${base}/console/${path}`);
-    await page.getByText(text).first().waitFor();
+    await page.getByText(text).filter({ visible: true }).first().waitFor();
     await usable(page);
   });
 }
@@ -124,7 +124,7 @@ test("tiles fill their rows, and what is looked for first can be seen", async (t
   const page = await open(t, browser, base);
   for (const [path, text] of [screens.overview, screens.queue]) {
     await page.goto(`${base}/console/${path}`);
-    await page.getByText(text).first().waitFor();
+    await page.getByText(text).filter({ visible: true }).first().waitFor();
     for (const width of [1280, 1150, 900, 400]) {
       await page.setViewportSize({ width, height: 900 });
       const rows = await page.locator(".tile").evaluateAll((tiles) => Object.values(Object.groupBy(tiles, (tile) => tile.offsetTop)).map((row) => row.length));
@@ -132,7 +132,7 @@ test("tiles fill their rows, and what is looked for first can be seen", async (t
     }
   }
   const inside = (name) => page.getByRole(...name).evaluate((node) => node.getBoundingClientRect().right <= node.closest(".scroll").getBoundingClientRect().right);
-  for (const [path, name] of [["connections", ["columnheader", { name: "Waits" }]], ["streams/orders", ["button", { name: "Drop readers" }]]]) {
+  for (const [path, name] of [["connections", ["columnheader", { name: "Waits" }]], ["streams/orders", ["button", { name: "Drop readers" }]], ["queues", ["rowheader", { name: /^mail oldest .+, delivers$/ }]]]) {
     await page.goto(`${base}/console/${path}`);
     await page.getByRole(...name).waitFor();
     assert.ok(await inside(name), `${path} at 400 pixels`);

@@ -61,7 +61,7 @@ test("a queue is created, filled, paused and resumed", async (t) => {
   assert.equal((await stats("made%20here%2F1")).paused, true);
   await page.getByRole("link", { name: "Queues" }).last().click();
   const row = page.getByRole("row").filter({ hasText: "made here/1" });
-  await row.getByText("paused").waitFor();
+  await row.getByText("paused").filter({ visible: true }).waitFor();
   assert.deepEqual((await row.locator("td").allTextContents()).slice(0, 4), ["2", "0", "0", "0"]);
   await row.getByRole("link").click();
   await page.getByRole("button", { name: "Resume" }).click();
@@ -96,6 +96,19 @@ test("the consumers of a queue are shown as long as they consume, and lead to th
   await page.context().setOffline(true);
   await page.getByText("This is not up to date").waitFor();
   await page.context().setOffline(false);
+});
+
+test("a list of streams says which of them hold the messages of a queue", async (t) => {
+  await v1(base, "POST", "queues/plain");
+  await v1(base, "POST", "queues/ranked", { priorities: 2 });
+  for (const ordinary of ["ranked", "ranked/2", "plain/0"]) await v1(base, "POST", `streams/${encodeURIComponent(ordinary)}`);
+  const page = await open(t, browser, base, { allowed: ["409"] }); // a queue's stream has no retention
+  await page.goto(`${base}/console/streams`);
+  const marked = () => page.getByRole("row").filter({ hasText: "holds the messages of" }).locator("th > a").allTextContents();
+  await becomes(async () => (await marked()).filter((name) => /ranked|plain/.test(name)), ["plain", "ranked/0", "ranked/1"]);
+  await page.getByRole("link", { name: "ranked/1", exact: true }).click();
+  await page.getByRole("link", { name: "queue ranked" }).click();
+  await page.waitForURL(`${base}/console/queues/ranked`);
 });
 
 test("a queue with priorities takes one", async (t) => {

@@ -228,7 +228,7 @@ func (p *page) route(r *Route) {
 		}
 		p.line(fmt.Sprintf("Answer: [server-sent events](../protocol.md#server-sent-events) `%s`, each with %s as its data.\n", r.EventName, data))
 		for _, kind := range r.OtherEvents {
-			p.line(fmt.Sprintf("Also `%[1]s`, with the message [`%[1]s`](messages.md#%[1]s) of `/ws`.\n", kind))
+			p.line(fmt.Sprintf("Also `%[1]s`, with the message [`%[1]s`](messages.md#%[1]s-of-the-server) of `/ws`.\n", kind))
 		}
 	default:
 		p.answer(r.Answer)
