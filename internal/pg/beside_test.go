@@ -25,7 +25,7 @@ func TestReplicated_OnTheCallersPool(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(watcher.Close)
-	for _, sql := range []string{`CREATE TABLE t (n int)`, `ALTER SYSTEM SET synchronous_standby_names = 'nobody'`, `SELECT pg_reload_conf()`} {
+	for _, sql := range []string{`CREATE TABLE public.t (n int)`, `ALTER SYSTEM SET synchronous_standby_names = 'nobody'`, `SELECT pg_reload_conf()`} {
 		if _, err := watcher.Exec(t.Context(), sql); err != nil {
 			t.Fatal(err)
 		}
@@ -62,13 +62,13 @@ func TestReplicated_OnTheCallersPool(t *testing.T) {
 		t.Errorf("%d places of the pool are taken, want 1", n)
 	}
 	end := cancelWaits(t, watcher)
-	_, err = s.Conn().Exec(t.Context(), `INSERT INTO t VALUES (1)`)
+	_, err = s.Conn().Exec(t.Context(), `INSERT INTO public.t VALUES (1)`)
 	if err := s.Replicated(err); !errors.Is(err, pg.ErrNotReplicated) {
 		t.Errorf("a session's COMMIT that was canceled: %v, want ErrNotReplicated", err)
 	}
 	writer.Close()
 	var batch pgx.Batch
-	batch.Queue(`INSERT INTO t VALUES (2)`)
+	batch.Queue(`INSERT INTO public.t VALUES (2)`)
 	if err := pg.SendBatch(t.Context(), pool, &batch); !errors.Is(err, pg.ErrNotReplicated) {
 		t.Errorf("a batch's COMMIT that was canceled: %v, want ErrNotReplicated", err)
 	}

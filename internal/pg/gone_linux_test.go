@@ -68,7 +68,7 @@ func TestHosts_MachineGonePromoted(t *testing.T) {
 	vanished := time.Now()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	_, err := pool.Exec(ctx, `INSERT INTO t VALUES (2)`)
+	_, err := pool.Exec(ctx, `INSERT INTO public.t VALUES (2)`)
 	wantGone(t, "an insert", err)
 	t.Logf("an insert failed after %v", time.Since(vanished).Round(time.Millisecond))
 	after := promote(t, p)

@@ -24,7 +24,7 @@ func startPair(t *testing.T) pgtest.Pair {
 	t.Helper()
 	p := pgtest.StartPair(t, pgxpool.New)
 	p.Unsynchronised(t)
-	if _, err := p.Pool.Exec(t.Context(), `CREATE TABLE t (n int)`); err != nil {
+	if _, err := p.Pool.Exec(t.Context(), `CREATE TABLE public.t (n int)`); err != nil {
 		t.Fatal(err)
 	}
 	p.CatchUp(t)
@@ -57,7 +57,7 @@ func insert(t *testing.T, pool *pgxpool.Pool, n int) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for failed := 0; ; failed++ {
-		_, err := pool.Exec(ctx, `INSERT INTO t VALUES ($1)`, n)
+		_, err := pool.Exec(ctx, `INSERT INTO public.t VALUES ($1)`, n)
 		if err == nil {
 			return
 		}
@@ -73,7 +73,7 @@ func insert(t *testing.T, pool *pgxpool.Pool, n int) {
 
 func rows(t *testing.T, pool *pgxpool.Pool, where string) (n int) {
 	t.Helper()
-	if err := pool.QueryRow(t.Context(), `SELECT count(*) FROM t WHERE `+where).Scan(&n); err != nil {
+	if err := pool.QueryRow(t.Context(), `SELECT count(*) FROM public.t WHERE `+where).Scan(&n); err != nil {
 		t.Fatal(err)
 	}
 	return n
@@ -158,7 +158,7 @@ func TestHosts_FrozenPrimary(t *testing.T) {
 				return
 			}
 			defer conn.Close(context.Background())
-			if _, err := conn.Exec(t.Context(), `INSERT INTO t VALUES ($1)`, 100+i); err != nil {
+			if _, err := conn.Exec(t.Context(), `INSERT INTO public.t VALUES ($1)`, 100+i); err != nil {
 				t.Error(err)
 			}
 		})
@@ -168,7 +168,7 @@ func TestHosts_FrozenPrimary(t *testing.T) {
 		t.Errorf("%d of %d inserts are on the new primary", n, clients)
 	}
 	var n int
-	if err := former.QueryRow(t.Context(), `SELECT count(*) FROM t WHERE n >= 100`).Scan(&n); err != nil || n > 0 {
+	if err := former.QueryRow(t.Context(), `SELECT count(*) FROM public.t WHERE n >= 100`).Scan(&n); err != nil || n > 0 {
 		t.Errorf("%d rows on the former primary, %v", n, err)
 	}
 	if n := log.count("server is refused"); n != 1 {
@@ -201,7 +201,7 @@ func TestHosts_NewProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	for {
-		_, err := pool.Exec(t.Context(), `INSERT INTO t VALUES (200)`)
+		_, err := pool.Exec(t.Context(), `INSERT INTO public.t VALUES (200)`)
 		if err == nil {
 			t.Fatal("the former primary is written to")
 		}
@@ -282,7 +282,7 @@ func TestHosts_SlowIsNotSilent(t *testing.T) {
 	url, _ := overTCP(t, p)
 	var log said
 	pool := openPool(t, pg.PoolConfig{URL: url, Log: slog.New(slog.NewTextHandler(&log, nil))})
-	for _, table := range []string{"t", "other"} {
+	for _, table := range []string{"public.t", "public.other"} {
 		if _, err := pool.Exec(t.Context(), `CREATE TABLE `+table+` (n int)`); err != nil {
 			t.Fatal(err)
 		}
@@ -292,12 +292,12 @@ func TestHosts_SlowIsNotSilent(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer lock.Rollback(context.Background())
-	if _, err := lock.Exec(t.Context(), `LOCK TABLE t`); err != nil {
+	if _, err := lock.Exec(t.Context(), `LOCK TABLE public.t`); err != nil {
 		t.Fatal(err)
 	}
 	thaw := p.Freeze(t)
 	done := make(chan error, 4)
-	for _, sql := range []string{`INSERT INTO t VALUES (1)`, `SELECT pg_sleep(6)`, `INSERT INTO other VALUES (1)`} {
+	for _, sql := range []string{`INSERT INTO public.t VALUES (1)`, `SELECT pg_sleep(6)`, `INSERT INTO public.other VALUES (1)`} {
 		go func() {
 			_, err := pool.Exec(t.Context(), sql)
 			done <- err
@@ -305,12 +305,12 @@ func TestHosts_SlowIsNotSilent(t *testing.T) {
 	}
 	go func() {
 		done <- pool.AcquireFunc(t.Context(), func(conn *pgxpool.Conn) error { // pgx's CopyFrom would wait before it sends
-			_, err := conn.Conn().PgConn().CopyFrom(t.Context(), strings.NewReader(strings.Repeat("1\n", 4<<20)), `COPY t FROM STDIN`)
+			_, err := conn.Conn().PgConn().CopyFrom(t.Context(), strings.NewReader(strings.Repeat("1\n", 4<<20)), `COPY public.t FROM STDIN`)
 			return err
 		})
 	}()
 	for _, what := range []string{
-		`query LIKE 'COPY%' AND wait_event_type = 'Lock'`, `query LIKE 'INSERT INTO t %' AND wait_event_type = 'Lock'`, `wait_event = 'PgSleep'`, `wait_event = 'SyncRep'`,
+		`query LIKE 'COPY%' AND wait_event_type = 'Lock'`, `query LIKE 'INSERT INTO public.t %' AND wait_event_type = 'Lock'`, `wait_event = 'PgSleep'`, `wait_event = 'SyncRep'`,
 	} {
 		awaitBackend(t, p.Pool, what)
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tidewire/tidewire/internal/pg"
 	"github.com/tidewire/tidewire/internal/pgtest"
@@ -77,6 +78,27 @@ func TestRetryable(t *testing.T) {
 	} {
 		if got := pg.Retryable(c.err); got != c.want {
 			t.Errorf("Retryable(%v) = %v", c.err, got)
+		}
+	}
+}
+
+// TestOpen_FunctionsOfStrangers: a function in public that fits a call better than PostgreSQL's own does not run.
+func TestOpen_FunctionsOfStrangers(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Open(t)
+	const trap = `CREATE FUNCTION public.format(text, text) RETURNS text LANGUAGE sql AS $$ SELECT 'trapped' $$`
+	if _, err := db.Pool.Exec(t.Context(), trap); err != nil {
+		t.Fatal(err)
+	}
+	pool, err := pg.Open(t.Context(), pg.PoolConfig{URL: db.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	for want, pool := range map[string]*pgxpool.Pool{"trapped": db.Pool, "x": pool} {
+		var got string
+		if err := pool.QueryRow(t.Context(), `SELECT format('%I', 'x'::text)`).Scan(&got); err != nil || got != want {
+			t.Errorf("format returns %q (%v), want %q", got, err, want)
 		}
 	}
 }

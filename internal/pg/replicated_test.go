@@ -17,12 +17,12 @@ func TestWaitSQL_OnAStandby(t *testing.T) {
 	t.Parallel()
 	primary := pgtest.Start(t)
 	on := connectTo(t, primary.URL())
-	if _, err := on.Exec(t.Context(), `CREATE TABLE t AS SELECT 1 AS n`); err != nil {
+	if _, err := on.Exec(t.Context(), `CREATE TABLE public.t AS SELECT 1 AS n`); err != nil {
 		t.Fatal(err)
 	}
 	standby := connectTo(t, pgtest.Standby(t, primary).URL())
 	for _, sql := range []string{
-		`SELECT n FROM t, ` + pg.WaitSQL + ` WHERE n = 1`,
+		`SELECT n FROM public.t, ` + pg.WaitSQL + ` WHERE n = 1`,
 		`SELECT n FROM generate_series(1, 1) AS n, ` + pg.WaitSQL,
 		`SELECT CASE WHEN pg_current_xact_id() IS NOT NULL THEN ` + pg.WaitSQL + ` END WHERE pg_current_xact_id_if_assigned() IS NULL`,
 		`WITH done AS MATERIALIZED (SELECT 1 AS n), wait AS MATERIALIZED (SELECT ` + pg.WaitSQL + ` WHERE NOT EXISTS (SELECT FROM done WHERE n > 1)) SELECT done.* FROM done LEFT JOIN wait ON true`,
@@ -56,14 +56,14 @@ func TestReplicated_MarkOfAnother(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(watcher.Close)
-	for _, sql := range []string{`CREATE TABLE t (n int)`, `ALTER SYSTEM SET synchronous_standby_names = 'nobody'`, `SELECT pg_reload_conf()`} {
+	for _, sql := range []string{`CREATE TABLE public.t (n int)`, `ALTER SYSTEM SET synchronous_standby_names = 'nobody'`, `SELECT pg_reload_conf()`} {
 		if _, err := watcher.Exec(t.Context(), sql); err != nil {
 			t.Fatal(err)
 		}
 	}
 	awaitSetting(t, pool)
 	end := cancelWaits(t, watcher)
-	if _, err := pool.Exec(t.Context(), `INSERT INTO t VALUES (1)`); err != nil {
+	if _, err := pool.Exec(t.Context(), `INSERT INTO public.t VALUES (1)`); err != nil {
 		t.Fatal(err)
 	}
 	end()

@@ -23,19 +23,23 @@ var identifySQL = []string{
 
 const timelineSQL = `CASE WHEN NOT pg_catalog.pg_is_in_recovery() THEN pg_catalog.substr(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_lsn()), 1, 8) END`
 
+// pathSQL keeps functions of strangers out of the sessions of this program: a role that may make functions in a schema of the search
+// path can make one that fits a call better than PostgreSQL's own, and it would run with the rights of this session.
+const pathSQL = `SET search_path = pg_catalog, pg_temp; `
+
 // identity is what a server says about itself.
 type identity struct {
 	timeline uint32 // 0 for a standby, or if unknown
 	id       string // system identifier; "" if unknown
 }
 
-// identify asks a server for its identity. An error that is a *pgconn.PgError proves that the server answers.
+// identify sets the search_path of a session, and asks its server for its identity. An error that is a *pgconn.PgError proves that the server answers.
 func (h *hosts) identify(ctx context.Context, conn *pgconn.PgConn) (identity, error) {
 	h.mu.Lock()
 	ask := h.ask
 	h.mu.Unlock()
 	for ; ; ask++ {
-		results, err := conn.Exec(ctx, identifySQL[ask]).ReadAll()
+		results, err := conn.Exec(ctx, pathSQL+identifySQL[ask]).ReadAll()
 		if err == nil {
 			return parseIdentity(results)
 		}
@@ -58,10 +62,10 @@ func unknownThere(err error) bool {
 }
 
 func parseIdentity(results []*pgconn.Result) (identity, error) {
-	if len(results) != 1 || len(results[0].Rows) != 1 || len(results[0].Rows[0]) != 2 {
+	if len(results) != 2 || len(results[1].Rows) != 1 || len(results[1].Rows[0]) != 2 {
 		return identity{}, errors.New("pg: the server does not say which one it is")
 	}
-	row := results[0].Rows[0]
+	row := results[1].Rows[0]
 	timeline, err := strconv.ParseUint("0"+string(row[0]), 16, 32)
 	return identity{uint32(timeline), string(row[1])}, err
 }
