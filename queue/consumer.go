@@ -131,6 +131,10 @@ func (c *Consumer) ReceiveUpTo(ctx context.Context, limit int) ([]*Delivery, err
 			}
 			return nil, n.err
 		}
+		select {
+		case <-c.wake: // what it was for is seen now: later it would take a message for which another Consumer is woken
+		default:
+		}
 		ds := n.dispatch(c, limit)
 		c.waiting = len(ds) == 0
 		for _, p := range n.parts {

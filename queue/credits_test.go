@@ -1,6 +1,7 @@
 package queue_test
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -86,5 +87,37 @@ func TestClose_HandsBackInOrder(t *testing.T) {
 	got := texts(receiveUpTo(t, c, 50))
 	if !slices.Equal(got, want) {
 		t.Errorf("after Close came %q, want %q", got, want)
+	}
+}
+
+// TestConsume_IdleOnesShare: of Consumers that all wait, the one that was served least recently gets the next message.
+func TestConsume_IdleOnesShare(t *testing.T) {
+	t.Parallel()
+	_, q := setup(t, queue.Options{})
+	n, _ := start(t, q, queue.NodeConfig{})
+	served := make(chan int)
+	for i := range 5 {
+		c := n.Consume(queue.ConsumerOptions{Credits: 3})
+		go func() {
+			for {
+				ds, err := c.Receive(t.Context())
+				if err != nil {
+					return
+				}
+				for _, d := range ds {
+					d.AckLater()
+				}
+				served <- i
+			}
+		}()
+	}
+	got := make(map[int]int)
+	for range 20 {
+		eventually(t, "all wait", func() bool { return queue.Waiting(n) == 5 })
+		enqueue(t, n, "x")
+		got[<-served]++
+	}
+	if fmt.Sprint(got) != "map[0:4 1:4 2:4 3:4 4:4]" {
+		t.Errorf("messages by Consumer: %v, want 4 each", got)
 	}
 }

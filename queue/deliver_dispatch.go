@@ -24,6 +24,9 @@ func (n *Node) dispatch(c *Consumer, limit int) (ds []*Delivery) {
 	if n.queue.ordered() {
 		n.turn++
 	}
+	if len(ds) > 0 {
+		n.served(c)
+	}
 	return ds
 }
 

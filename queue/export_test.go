@@ -46,6 +46,18 @@ func RecordedAttempts(t *testing.T, q *Queue, position int64) int {
 	return g.attempts
 }
 
+// Waiting returns how many Consumers wait for messages.
+func Waiting(n *Node) (waiting int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, c := range n.consumers {
+		if c.waiting {
+			waiting++
+		}
+	}
+	return waiting
+}
+
 // CountWrites counts the calls of queue_write that are made for the Queue from
 // now on. Call it before there are Nodes.
 func CountWrites(q *Queue) *atomic.Int64 {

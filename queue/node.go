@@ -138,9 +138,9 @@ type Node struct {
 	litter  chan struct{} // one slot: a journal has deleted rows
 	broken  chan struct{} // closed when the Node fails, for example because its queue was dropped
 
-	mu        sync.Mutex // guards the fields below, and those of the parts
-	consumers []*Consumer
-	turn      int // index of the Consumer that is woken first, and of the partition that is served first
+	mu        sync.Mutex  // guards the fields below, and those of the parts
+	consumers []*Consumer // the least recently served first
+	turn      int         // index of the partition that is served first
 	closed    bool
 	err       error
 	stats     NodeStats // except JournalRows
@@ -338,21 +338,28 @@ func (n *Node) rearm() {
 	}
 }
 
-// wakeConsumers wakes as many waiting Consumers as there are messages,
-// beginning with another one each time (round robin). The caller holds mu.
+// wakeConsumers wakes as many waiting Consumers as there are messages, the least
+// recently served first. The caller holds mu.
 func (n *Node) wakeConsumers() {
 	if n.closed {
 		return
 	}
 	messages := n.available(time.Now())
-	for i := range n.consumers {
+	for _, c := range n.consumers {
 		if messages == 0 {
 			return
 		}
-		if c := n.consumers[(n.turn+i)%len(n.consumers)]; c.wants() {
+		if c.wants() {
 			pg.Signal(c.wake)
 			messages--
 		}
 	}
-	n.turn++
+}
+
+// served makes the Consumer the last one to be woken. The caller holds mu.
+func (n *Node) served(c *Consumer) {
+	if at := slices.Index(n.consumers, c); at >= 0 {
+		copy(n.consumers[at:], n.consumers[at+1:])
+		n.consumers[len(n.consumers)-1] = c
+	}
 }
