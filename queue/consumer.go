@@ -20,6 +20,10 @@ type ConsumerOptions struct {
 	// Visibility is how long a message may stay unacknowledged before it is
 	// delivered again. Extend prolongs it. Defaults to 30 s.
 	Visibility time.Duration
+	// ExplicitBegin says that the program calls Delivery.Begin before it processes a message: until then a delivery is no
+	// attempt, for a program that receives messages before it can process them. A message is delivered 100 times without
+	// one; from then on Receive begins it. Defaults to false: Receive begins all.
+	ExplicitBegin bool
 }
 
 // Consumer receives messages of a Node. One goroutine at a time may call
@@ -165,7 +169,13 @@ func (c *Consumer) Broken() <-chan struct{} { return c.node.broken }
 // messages are delivered to other Consumers at once, of this Node or of others. This Node delivers them
 // in position order, after messages that were returned earlier, and before all that were never
 // delivered. Closing again does nothing.
-func (c *Consumer) Close() {
+func (c *Consumer) Close() { c.close(false) }
+
+// Lost is Close for a Consumer whose program has crashed, or cannot be reached any more: the messages that it
+// had begun are delivered after the pause that a Nack without a delay gets, because one of them may be the reason.
+func (c *Consumer) Lost() { c.close(true) }
+
+func (c *Consumer) close(crashed bool) {
 	n := c.node
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -175,7 +185,7 @@ func (c *Consumer) Close() {
 	c.closed = true
 	n.consumers = slices.DeleteFunc(n.consumers, func(other *Consumer) bool { return other == c })
 	for _, p := range n.parts {
-		p.takeBack(c)
+		p.takeBack(c, crashed)
 	}
 	n.wakeConsumers()
 	pg.Signal(c.wake)

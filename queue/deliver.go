@@ -20,10 +20,10 @@ const MaxReason = 1024
 // Safe for concurrent use.
 type Delivery struct {
 	stream.Message
-	// Attempt is how often the message was delivered, this time included. A delivery
-	// is not counted if its node died before it ended, or less than
-	// NodeConfig.LaterEvery after it ended. From then on, deliveries of messages
-	// that the dead node had claimed are counted exactly.
+	// Attempt is how often a program has begun to process the message, this delivery
+	// included. An attempt is not counted if its node died before it ended, or less than
+	// NodeConfig.LaterEvery after; one that began with Begin is, if that was longer ago. From
+	// then on, deliveries of messages that the dead node had claimed are counted exactly.
 	Attempt int
 	// Priority is the message's priority; 0 in a queue without priorities.
 	Priority int
@@ -35,6 +35,8 @@ type Delivery struct {
 
 	// Guarded by the Node's mu.
 	deadline time.Time
+	began    time.Time // when the program began; zero if it has not
+	noted    bool      // the attempt is or will be recorded before it ends
 	state    deliveryState
 }
 
@@ -118,7 +120,7 @@ func AckAll(ctx context.Context, ds []*Delivery) []error {
 	}
 	o := newOutcomes(len(ds))
 	for i, d := range ds {
-		d.begin(nil, o, i)
+		d.submit(nil, o, i)
 	}
 	return o.wait(ctx)
 }
@@ -126,18 +128,21 @@ func AckAll(ctx context.Context, ds []*Delivery) []error {
 // settleWith records the outcome of the delivery, and waits until it is recorded.
 func (d *Delivery) settleWith(ctx context.Context, put *sidePut) error {
 	o := newOutcomes(1)
-	d.begin(put, o, 0)
+	d.submit(put, o, 0)
 	return o.wait(ctx)[0]
 }
 
-// begin adds the outcome of the delivery to the next write; the result of that is the i-th of o.
-func (d *Delivery) begin(put *sidePut, o *outcomes, i int) {
+// submit adds the outcome of the delivery to the next write; the result of that is the i-th of o.
+func (d *Delivery) submit(put *sidePut, o *outcomes, i int) {
 	n := d.part
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if err := d.leave(); err != nil {
 		o.report(i, err)
 		return
+	}
+	if put != nil {
+		put.Unbegun = d.item.unbegun
 	}
 	d.settle = settlement{item: d.item, put: put, to: o, at: i, part: n, consumer: d.consumer}
 	d.consumer.settling++
@@ -181,7 +186,10 @@ func (d *Delivery) Extend(by time.Duration) error {
 	if err := d.stands(); err != nil {
 		return err
 	}
-	d.deadline = time.Now().Add(by)
+	now := time.Now()
+	d.start(now)
+	n.noteBegun(d)
+	d.deadline = now.Add(by)
 	n.sweepBy(d.deadline)
 	return nil
 }
@@ -202,10 +210,12 @@ func (d *Delivery) leave() error {
 	if err := d.stands(); err != nil {
 		return err
 	}
+	now := time.Now()
+	d.start(now)
 	d.state = settled
 	d.consumer.pace.settled()
 	delete(d.part.flight, d)
-	d.part.times.busy = time.Now()
+	d.part.times.busy = now
 	d.part.node.checkDrained()
 	return nil
 }

@@ -1,7 +1,9 @@
 package queue
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"time"
 
 	"github.com/tidewire/tidewire/internal/pg"
@@ -17,6 +19,7 @@ type schedule struct {
 	poll   time.Time // read the stream
 	later  time.Time // write what is pending
 	sweep  time.Time // a delivery's time may have run out
+	begun  time.Time // an attempt that is under way may have to be recorded
 	due    time.Time // a deferred message is due
 	noted  int       // how often dueBy was called
 	rest   time.Time // the pause of a message of a partition ends
@@ -97,6 +100,9 @@ func (n *shardNode) tick(now time.Time) {
 	if !n.times.sweep.IsZero() && !now.Before(n.times.sweep) {
 		n.sweep(now)
 	}
+	if !n.times.begun.IsZero() && !now.Before(n.times.begun) {
+		n.recordBegun(now)
+	}
 	if !n.times.rest.IsZero() && !now.Before(n.times.rest) {
 		n.rested(now)
 	}
@@ -113,7 +119,7 @@ func (n *shardNode) tick(now time.Time) {
 
 // next returns when tick is due. The caller holds mu.
 func (n *shardNode) next(now time.Time) time.Time {
-	next := earliest(n.times.sweep, n.times.rest, n.nextStall(now))
+	next := earliest(n.times.sweep, n.times.begun, n.times.rest, n.nextStall(now))
 	if len(n.node.consumers) > 0 {
 		next = earliest(next, n.times.poll)
 	}
@@ -165,17 +171,26 @@ func (n *shardNode) nextWrite(now time.Time) time.Time {
 }
 
 // sweep voids the deliveries whose time has run out; their messages are
-// delivered again. The caller holds mu.
+// delivered again, after a pause if a program had begun. The caller holds mu.
 func (n *shardNode) sweep(now time.Time) {
 	next := time.Time{}
+	var late []*item // that no program had begun
 	for d := range n.flight {
 		if now.Before(d.deadline) {
 			next = earliest(next, d.deadline)
 			continue
 		}
 		n.void(d)
+		if d.began.IsZero() {
+			late = append(late, d.item)
+			continue
+		}
 		d.item.reason = "not acknowledged in time"
-		n.redeliver(d.item)
+		n.retryLater(d.item)
+	}
+	slices.SortFunc(late, func(a, b *item) int { return cmp.Compare(a.Position, b.Position) })
+	for _, it := range late {
+		n.redeliver(it)
 	}
 	if n.times.sweep = next; !next.IsZero() && next.Before(now.Add(sweepEvery)) {
 		n.times.sweep = now.Add(sweepEvery)

@@ -83,7 +83,7 @@ func (n *shardNode) heardDeferredMessages(token int64, rows []sideRow, msgs []st
 	}
 	n.fetching -= len(rows)
 	for _, row := range rows {
-		it := &item{Message: stream.Message{Position: row.position}, token: token, attempts: row.attempts, suspect: row.suspect, deferred: true}
+		it := &item{Message: stream.Message{Position: row.position}, token: token, tally: row.tally, recorded: row.tally, suspect: row.suspect, deferred: true}
 		at, found := slices.BinarySearchFunc(msgs, row.position, func(m stream.Message, p int64) int { return cmp.Compare(m.Position, p) })
 		if !found { // no longer in the stream: done
 			n.pending.settled = append(n.pending.settled, &settlement{item: it})

@@ -94,8 +94,10 @@ func (n *shardNode) dispatch(c *Consumer, limit int, now time.Time) (ds []*Deliv
 		if it == nil {
 			break
 		}
-		it.attempts++
-		d := &Delivery{Message: n.outward(it.Message), Attempt: it.attempts, Priority: n.priority(), part: n, consumer: c, item: it, deadline: now.Add(c.cfg.Visibility)}
+		d := &Delivery{Message: n.outward(it.Message), Attempt: it.attempts + 1, Priority: n.priority(), part: n, consumer: c, item: it, deadline: now.Add(c.cfg.Visibility)}
+		if it.unbegun++; !c.cfg.ExplicitBegin || it.unbegun > mostUnbegun {
+			d.start(now)
+		}
 		n.flight[d] = struct{}{}
 		c.outstanding++
 		ds = append(ds, d)
@@ -150,22 +152,10 @@ func (n *shardNode) redeliver(it *item) {
 	n.place(it)
 }
 
-// bury makes a message a dead letter, because it was delivered too often
-// without an acknowledgement.
-func (n *shardNode) bury(it *item) {
-	reason := it.reason
-	if reason == "" {
-		reason = "not acknowledged"
-	}
-	put := &sidePut{Position: it.Position, Attempts: it.attempts, Dead: true, Reason: reason, Fresh: !it.deferred}
-	n.pending.settled = append(n.pending.settled, &settlement{item: it, put: put})
-	n.node.stats.DeadLettered++
-	n.later(0)
-}
-
-// takeBack voids the deliveries of a closed Consumer: their messages are
-// delivered again. The caller holds mu.
-func (n *shardNode) takeBack(c *Consumer) {
+// takeBack voids the deliveries of a closed Consumer: their messages are delivered
+// again, but after a pause those that a program had begun that crashed. The caller
+// holds mu.
+func (n *shardNode) takeBack(c *Consumer, crashed bool) {
 	var back []*Delivery
 	for d := range n.flight {
 		if d.consumer == c {
@@ -175,6 +165,11 @@ func (n *shardNode) takeBack(c *Consumer) {
 	slices.SortFunc(back, func(a, b *Delivery) int { return cmp.Compare(a.item.Position, b.item.Position) })
 	for _, d := range back {
 		n.void(d)
+		if crashed && !d.began.IsZero() {
+			d.item.reason = "consumer lost"
+			n.retryLater(d.item)
+			continue
+		}
 		d.item.reason = "consumer closed"
 		n.redeliver(d.item)
 	}

@@ -283,7 +283,7 @@ func (n *shardNode) fill(g segment, msgs []stream.Message) []stream.Message {
 		}
 		gap(m.Position - 1)
 		at = m.Position + 1
-		n.arrive(&item{Message: m, token: n.token, attempts: g.attempts, suspect: g.suspect})
+		n.arrive(&item{Message: m, token: n.token, tally: g.tally, recorded: g.tally, suspect: g.suspect})
 	}
 	gap(g.hi)
 	return msgs
@@ -300,7 +300,8 @@ func (n *shardNode) arrive(it *item) {
 		it.rest = time.Now().Add(due.Sub(now))
 	default:
 		later := due // only a deferred message allocates its due time
-		put := &sidePut{Position: it.Position, Due: &later, Attempts: it.attempts, Fresh: true}
+		put := it.put()
+		put.Due = &later
 		n.pending.settled = append(n.pending.settled, &settlement{item: it, put: put})
 		n.later(n.cfg.LaterEvery)
 		return
@@ -359,10 +360,9 @@ func (n *shardNode) giveBack(it *item) {
 		return
 	}
 	if it.deferred {
-		put := &sidePut{Position: it.Position, Attempts: it.attempts, Reason: it.reason}
-		n.pending.settled = append(n.pending.settled, &settlement{item: it, put: put})
+		n.pending.settled = append(n.pending.settled, &settlement{item: it, put: it.put()})
 	} else {
-		n.pending.free = append(n.pending.free, segment{span: span{it.Position, it.Position}, attempts: it.attempts})
+		n.pending.free = append(n.pending.free, segment{span: span{it.Position, it.Position}, tally: it.tally})
 	}
 	n.later(0)
 }

@@ -55,7 +55,7 @@
 //	claimed    claimed   done      acknowledgement; gap; deferred
 //	claimed    claimed   free      released; the node stopped
 //	claimed    claimed   free      its node's lease ended
-//	claimed    claimed   claimed   number of deliveries recorded
+//	claimed    claimed   claimed   number of attempts recorded
 //	free       free      done      purge
 //	deferred   done      deferred  nacked, or not due yet; when due: claimed again
 //	deferred   deferred  gone      acknowledged
@@ -78,15 +78,20 @@
 //
 // # Attempts
 //
-// An attempt is a delivery to a Consumer. It counts when it ends without an Ack:
-// nacked, timed out, or returned by a Close, even if the Consumer never looked at
-// it. It is then recorded together with other rows, usually within
-// [NodeConfig].LaterEvery. A delivery that is under way when its Node dies is not
-// counted, and messages that a Node had claimed but not delivered are unchanged.
-// But the message may be the reason why the process died. So all messages that a
-// dead Node had claimed are suspect: each further delivery of them is recorded
-// before it is made. A message that kills every process that receives it is
-// therefore delivered MaxAttempts times, plus once, and is then a dead letter.
+// An attempt is a delivery that a program has begun: by [Delivery.Begin] if the Consumer has
+// [ConsumerOptions].ExplicitBegin, else when Receive returns it. It counts when it ends
+// without an Ack: nacked, timed out, or returned by a Close. It is then recorded together
+// with other rows, usually within [NodeConfig].LaterEvery. After a time-out, or if its
+// Consumer was Lost, the message waits as after a Nack without a delay. A delivery that had
+// not begun is no attempt: its message is delivered again at once. After 100 of these,
+// further deliveries are attempts, so that a message that nobody can begin becomes a dead letter.
+//
+// An attempt that is under way when its Node dies is counted if Begin was called
+// LaterEvery before: then it was recorded. But its message may be the reason why the
+// process died. So all messages that a dead Node had claimed are suspect: each further
+// delivery of them is recorded before it is made. A message that kills every process
+// that receives it is therefore delivered MaxAttempts times, plus once, or 100 times more
+// often if no program begins it, and is then a dead letter.
 //
 // # Parts
 //

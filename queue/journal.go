@@ -44,6 +44,7 @@ type sidePut struct {
 	Due      *time.Time `json:"due"`   // if nil, Delay counts
 	Delay    int64      `json:"delay"` // in microseconds from now
 	Attempts int        `json:"attempts"`
+	Unbegun  int        `json:"unbegun"`
 	Dead     bool       `json:"dead"`
 	Reason   string     `json:"reason"`
 	Fresh    bool       `json:"fresh"`
@@ -53,6 +54,7 @@ type sidePut struct {
 type sideTry struct {
 	Position int64 `json:"position"`
 	Attempts int   `json:"attempts"`
+	Unbegun  int   `json:"unbegun"`
 }
 
 // outcome says how much of a request was written.
@@ -79,8 +81,8 @@ type answer struct {
 // sideRow is a deferred message that belongs to the lease and was not in the request's Known.
 type sideRow struct {
 	position int64
-	attempts int
-	suspect  bool
+	tally
+	suspect bool
 }
 
 // write calls queue_write, in one round trip. If it fails, the request may have
@@ -179,7 +181,7 @@ func scanAnswer(rows pgx.Rows) (*answer, error) {
 		case e.kind == kindDue && !e.until.IsZero():
 			a.due = &e.until
 		case e.kind == kindSide:
-			a.side = append(a.side, sideRow{position: e.sequence, attempts: int(e.token), suspect: e.lo == 1})
+			a.side = append(a.side, sideRow{position: e.sequence, tally: tally{int(e.token), int(e.hi)}, suspect: e.lo == 1})
 		case e.kind < kindDue:
 			a.news = append(a.news, e)
 		}

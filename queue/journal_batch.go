@@ -55,14 +55,17 @@ func (b *batch) entries(token int64) (entries []entry) {
 	if len(done) > 0 {
 		entries = append(entries, entry{kind: kindDone, token: token, body: encodeSpans(coalesce(done))})
 	}
-	byAttempts := make(map[int][]span)
+	free := make(map[tally][]span)
 	for _, g := range b.free {
-		byAttempts[g.attempts] = append(byAttempts[g.attempts], g.span)
+		free[g.tally] = append(free[g.tally], g.span)
 	}
-	for attempts, spans := range byAttempts {
-		entries = append(entries, entry{
-			kind: kindFree, token: token, lo: int64(attempts), body: encodeSpans(coalesce(spans)),
-		})
+	return append(entries, counted(kindFree, token, free)...)
+}
+
+// counted returns rows of a kind for positions with these tallies.
+func counted(k kind, token int64, positions map[tally][]span) (entries []entry) {
+	for t, spans := range positions {
+		entries = append(entries, entry{kind: k, token: token, lo: int64(t.attempts), hi: int64(t.unbegun), body: encodeSpans(coalesce(spans))})
 	}
 	return entries
 }
@@ -78,9 +81,9 @@ func (b *batch) side() *sideRequest {
 			r.Done = append(r.Done, s.item.Position)
 		}
 	}
-	for _, t := range b.tried {
-		if t.item.deferred {
-			r.Tried = append(r.Tried, sideTry{t.item.Position, t.attempts})
+	for it, t := range b.lastTried() {
+		if it.deferred {
+			r.Tried = append(r.Tried, sideTry{it.Position, t.attempts, t.unbegun})
 		}
 	}
 	if len(r.Put)+len(r.Done)+len(r.Tried) == 0 {

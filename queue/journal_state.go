@@ -19,12 +19,12 @@ const (
 	kindNext                           // token claims lo to hi, after all positions ever claimed
 	kindTake                           // token claims released positions
 	kindDone                           // positions are done
-	kindFree                           // token releases positions, delivered lo times
+	kindFree                           // token releases positions; lo and hi are their tally
 	kindPurge                          // unclaimed positions in body, and all up to hi that were never claimed, are done
 	kindPause                          // nothing is delivered if lo is 1
 	kindNote                           // no effect: shows that the token wrote, where no other row does (see plan)
 	kindLeaseExclusive                 // as kindLease, if no other token has one; stored as kindLease
-	kindTried                          // positions of the token were delivered lo times
+	kindTried                          // lo and hi are the tally of positions of the token
 
 	// Not in the journal: additional rows of queue_write's answer.
 	kindDue  kind = 101
@@ -43,10 +43,22 @@ type entry struct {
 // segment is a range of positions that are not done and have the same attributes.
 type segment struct {
 	span
-	owner    int64 // token that has claimed them; 0 if none
-	attempts int   // how often they were delivered, as far as recorded
-	suspect  bool  // a node that had them died, perhaps because of them
+	owner   int64 // token that has claimed them; 0 if none
+	tally         // as far as recorded
+	suspect bool  // a node that had them died, perhaps because of them
 }
+
+// tally is how often a message was delivered.
+type tally struct {
+	attempts int // deliveries that have begun
+	unbegun  int // those that have not
+}
+
+// deliveries is how often the message was delivered.
+func (t tally) deliveries() int { return t.attempts + t.unbegun }
+
+// tally is that of an entry which says how often positions were delivered.
+func (e *entry) tally() tally { return tally{int(e.lo), int(e.hi)} }
 
 // over returns a segment with the same attributes and other positions.
 func (g segment) over(s span) segment {
@@ -121,11 +133,11 @@ func (s *state) apply(e entry) error {
 	case kindDone:
 		s.each(spans, func(g segment) (segment, bool) { return g, false })
 	case kindFree:
-		s.each(spans, func(g segment) (segment, bool) { g.owner, g.attempts = 0, int(e.lo); return g, true })
+		s.each(spans, func(g segment) (segment, bool) { g.owner, g.tally = 0, e.tally(); return g, true })
 	case kindTried:
 		s.each(spans, func(g segment) (segment, bool) {
 			if g.owner == e.token {
-				g.attempts = int(e.lo)
+				g.tally = e.tally()
 			}
 			return g, true
 		})
@@ -236,7 +248,7 @@ func (s *state) find(position int64) (segment, bool) {
 // snapshot is a state as the body of a kindReset entry.
 type snapshot struct {
 	Top    int64           `json:"top"`
-	Live   [][5]int64      `json:"live"` // lo, hi, owner, attempts, 1 if suspect
+	Live   [][6]int64      `json:"live"` // lo, hi, owner, attempts, 1 if suspect, unbegun
 	Leases map[int64]int64 `json:"leases"`
 	// Last has the sequence and the end of the lease for each token.
 	Last   map[int64][2]int64 `json:"last"`
@@ -256,7 +268,7 @@ func (s *state) snapshot(now time.Time) ([]byte, error) {
 		if g.suspect {
 			suspect = 1
 		}
-		out.Live = append(out.Live, [5]int64{g.lo, g.hi, g.owner, int64(g.attempts), suspect})
+		out.Live = append(out.Live, [6]int64{g.lo, g.hi, g.owner, int64(g.attempts), suspect, int64(g.unbegun)})
 	}
 	for token, until := range s.leases {
 		out.Leases[token] = until.UnixMicro()
@@ -277,7 +289,7 @@ func (s *state) reset(e entry) error {
 		leases: make(map[int64]time.Time), last: make(map[int64]mark),
 	}
 	for _, g := range in.Live {
-		s.live = append(s.live, segment{span{g[0], g[1]}, g[2], int(g[3]), g[4] == 1})
+		s.live = append(s.live, segment{span{g[0], g[1]}, g[2], tally{int(g[3]), int(g[5])}, g[4] == 1})
 	}
 	for token, until := range in.Leases {
 		s.leases[token] = time.UnixMicro(until)

@@ -83,7 +83,7 @@ func TestWrite_DatabaseChecksLease(t *testing.T) {
 	mustWrite(t, q, other, request{}, written)
 	takeover.entries[0].until = other.leases[1]
 	mustWrite(t, q, other, takeover, written)
-	want := []segment{{span{3, 5}, 0, 0, true}, {span{6, 10}, 0, 0, false}}
+	want := []segment{{span{3, 5}, 0, tally{}, true}, {span{6, 10}, 0, tally{}, false}}
 	if !slices.Equal(other.live, want) {
 		t.Errorf("after the takeover %v, want %v", other.live, want)
 	}
@@ -118,7 +118,7 @@ func TestWrite_SecondRunIsStale(t *testing.T) {
 			t.Errorf("known after the second run: %v to %d, want %v to %d", before.live, before.top, s.live, s.top)
 		}
 	}
-	if want := []segment{{span{1, 1}, 1, 0, false}, {span{5, 6}, 1, 0, false}, {span{7, 10}, 0, 0, false}}; !slices.Equal(s.live, want) {
+	if want := []segment{{span{1, 1}, 1, tally{}, false}, {span{5, 6}, 1, tally{}, false}, {span{7, 10}, 0, tally{}, false}}; !slices.Equal(s.live, want) {
 		t.Errorf("live %v, want %v", s.live, want)
 	}
 }

@@ -19,8 +19,8 @@ const (
 
 // Options of a queue, chosen when it is made.
 type Options struct {
-	// MaxAttempts is how often a message is delivered before it becomes a dead
-	// letter, at most 1,048,576 (the constant MaxAttempts); a delivery that ended with its Node is not counted. Defaults to 10.
+	// MaxAttempts is how many attempts are made before a message becomes a dead
+	// letter, at most 1,048,576 (the constant MaxAttempts); what an attempt is, the package says. Defaults to 10.
 	MaxAttempts int
 	// RetryMin is the pause after the first nack. It doubles with each further
 	// one (exponential back-off), and a random half is taken off. Defaults to 1

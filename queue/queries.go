@@ -70,10 +70,10 @@ FROM tidewire.queue_side WHERE queue = $1`
 SELECT position, attempts, reason, due_at FROM tidewire.queue_side
 WHERE queue = $1 AND dead AND position > $2 ORDER BY position LIMIT $3`
 	redriveSQL = `
-UPDATE tidewire.queue_side SET dead = false, suspect = false, attempts = 0, due_at = clock_timestamp(), reason = ''
+UPDATE tidewire.queue_side SET dead = false, suspect = false, attempts = 0, unbegun = 0, due_at = clock_timestamp(), reason = ''
 WHERE queue = $1 AND dead AND position = ANY ($2::bigint[])`
 	redriveAllSQL = `
-UPDATE tidewire.queue_side SET dead = false, suspect = false, attempts = 0, due_at = clock_timestamp(), reason = ''
+UPDATE tidewire.queue_side SET dead = false, suspect = false, attempts = 0, unbegun = 0, due_at = clock_timestamp(), reason = ''
 WHERE queue = $1 AND dead`
 	// holdFoundSQL locks dead letters that were found, in the same order in every session. A later death of the same
 	// message has another time.
@@ -84,7 +84,7 @@ WITH held AS MATERIALIZED (
 	WHERE d.dead ORDER BY d.position FOR UPDATE OF d
 )`
 	redriveFoundSQL = holdFoundSQL + `
-UPDATE tidewire.queue_side AS s SET dead = false, suspect = false, attempts = 0, due_at = clock_timestamp(), reason = ''
+UPDATE tidewire.queue_side AS s SET dead = false, suspect = false, attempts = 0, unbegun = 0, due_at = clock_timestamp(), reason = ''
 FROM held WHERE s.queue = $1 AND s.position = held.position`
 	purgeFoundSQL = holdFoundSQL + `
 DELETE FROM tidewire.queue_side AS s USING held WHERE s.queue = $1 AND s.position = held.position`

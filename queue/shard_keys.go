@@ -83,7 +83,7 @@ func (n *shardNode) place(it *item) {
 		pg.Signal(n.rearm)
 	case it.mustRecordFirst():
 		n.recordFirst(it)
-	case it.attempts > 0 || it.deferred || it.suspect:
+	case it.deliveries() > 0 || it.deferred || it.suspect:
 		n.again = append(n.again, it)
 	default:
 		n.ready = append(n.ready, it)

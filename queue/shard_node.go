@@ -70,8 +70,8 @@ type shardNode struct {
 type item struct {
 	stream.Message
 	token    int64 // lease under which it was claimed
-	attempts int   // how often it was delivered
-	recorded int   // the value of attempts that this node has recorded
+	tally          // with the delivery that is under way
+	recorded tally // the tally that PostgreSQL has
 	suspect  bool  // a node that had it died
 	deferred bool  // has a row in queue_side
 	reason   string

@@ -12,7 +12,7 @@ import (
 type deadFlags struct {
 	Key         string  `help:"Only the dead letters with this key."`
 	Reason      string  `placeholder:"TEXT" help:"Only those whose reason contains this text, in upper or lower case."`
-	MinAttempts int     `placeholder:"N" help:"Only those that were delivered at least N times."`
+	MinAttempts int     `placeholder:"N" help:"Only those with at least N attempts."`
 	Since       seconds `placeholder:"TIME" help:"Only those that died at most this long ago, such as 1h."`
 	Before      seconds `placeholder:"TIME" help:"Only those that died longer ago than this."`
 }

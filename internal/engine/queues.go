@@ -29,8 +29,11 @@ type Queues interface {
 	// Calls of one caller are handled in order.
 	EnqueueUnique(ctx context.Context, queue string, m Message, opts EnqueueOptions, unique Unique, done func(place Place, err error)) error
 	// Consume opens a consumer of a queue.
-	Consume(ctx context.Context, queue string) (Consumption, error)
+	Consume(ctx context.Context, queue string, opts ConsumeOptions) (Consumption, error)
 
+	// Begin makes deliveries attempts, without waiting for the database: see ConsumeOptions. Ack, Nack and Extend imply
+	// it. It returns what Ack does.
+	Begin(leases []Lease) []error
 	// Ack, Nack and Extend settle deliveries, all of one queue. They wait for the commit. The result is nil if all
 	// succeeded; otherwise it has an error or nil for each lease, in order.
 	Ack(ctx context.Context, leases []Lease) []error
@@ -84,6 +87,12 @@ type QueueOperations interface {
 	// position. A step takes a bounded time, and is committed when it returns. The next one begins after its Next.
 	RedriveStep(ctx context.Context, name string, filter DeadFilter, after int64, limit int) (DeadStep, error)
 	PurgeDeadStep(ctx context.Context, name string, filter DeadFilter, after int64, limit int) (DeadStep, error)
+}
+
+// ConsumeOptions configure a Consumption.
+type ConsumeOptions struct {
+	// ExplicitBegin says that a delivery is no attempt before Begin. Without it all are, from Receive on.
+	ExplicitBegin bool
 }
 
 // Nack says what happens to a delivery that failed.
@@ -140,12 +149,15 @@ type Consumption interface {
 	// acknowledged. It is called after Receive has returned, and waits at most
 	// briefly for the database.
 	Close()
+	// Lost is Close for a client that has crashed, or was cut off: deliveries that are
+	// attempts are delivered again after a pause.
+	Lost()
 }
 
 // Delivery is a message leased to a Consumption.
 type Delivery struct {
 	Message
-	Attempt int       // 1 is the first
+	Attempt int       // that it is, or would be; 1 is the first
 	Until   time.Time // end of the lease
 	Lease   Lease
 }

@@ -186,7 +186,7 @@ func (d *pullConsumer) openSource(ctx context.Context, by asking) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
-	source, err := query(ctx, by, func() (engine.Consumption, error) { return d.store.Consume(ctx, d.queue) })
+	source, err := query(ctx, by, func() (engine.Consumption, error) { return d.store.Consume(ctx, d.queue, engine.ConsumeOptions{}) })
 	if err == nil {
 		d.source = source
 		d.demand.of(source)

@@ -177,8 +177,8 @@ func TestAPI_LostClientGivesBack(t *testing.T) {
 // lateQueues lease messages after the client has gone.
 type lateQueues struct{ *fakeQueues }
 
-func (l lateQueues) Consume(ctx context.Context, queue string) (engine.Consumption, error) {
-	c, err := l.fakeQueues.Consume(ctx, queue)
+func (l lateQueues) Consume(ctx context.Context, queue string, opts engine.ConsumeOptions) (engine.Consumption, error) {
+	c, err := l.fakeQueues.Consume(ctx, queue, opts)
 	return lateConsumption{c}, err
 }
 

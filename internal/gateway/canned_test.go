@@ -76,9 +76,11 @@ func (f cannedQueues) Enqueue(_ context.Context, name string, as *engine.Request
 	return nil
 }
 
-func (f cannedQueues) Consume(_ context.Context, name string) (engine.Consumption, error) {
+func (f cannedQueues) Consume(_ context.Context, name string, _ engine.ConsumeOptions) (engine.Consumption, error) {
 	return &cannedConsumption{broken: make(chan struct{})}, cannedError(name)
 }
+
+func (f cannedQueues) Begin([]engine.Lease) []error { return nil }
 
 func (f cannedQueues) Ack(context.Context, []engine.Lease) []error { return nil }
 
@@ -153,6 +155,7 @@ func (c *cannedConsumption) Receive(ctx context.Context, limit int) (all []engin
 func (c *cannedConsumption) SetCredits(int)          {}
 func (c *cannedConsumption) Broken() <-chan struct{} { return c.broken }
 func (c *cannedConsumption) Close()                  {}
+func (c *cannedConsumption) Lost()                   {}
 
 type cannedEvents struct{ *fakeEvents }
 

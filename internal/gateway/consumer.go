@@ -20,6 +20,7 @@ type consumer struct {
 	began   time.Time
 	// encoding is that of the request.
 	encoding wire.Encoding
+	opts     engine.ConsumeOptions
 	leases   *leases
 	ctx      context.Context
 	cancel   context.CancelFunc
@@ -35,8 +36,8 @@ type consumer struct {
 	interrupt context.CancelFunc // ends a wait for messages, if there is one
 }
 
-func newConsumer(s *session, queue string, e wire.Encoding, credits int64) *consumer {
-	c := &consumer{session: s, queue: queue, began: time.Now(), encoding: e, leases: newLeases(""), changed: make(chan struct{}, 1), credits: credits}
+func newConsumer(s *session, queue string, e wire.Encoding, credits int64, opts engine.ConsumeOptions) *consumer {
+	c := &consumer{session: s, queue: queue, began: time.Now(), encoding: e, opts: opts, leases: newLeases(""), changed: make(chan struct{}, 1), credits: credits}
 	c.ctx, c.cancel = context.WithCancel(s.ctx)
 	return c
 }
@@ -56,7 +57,7 @@ func (c *consumer) run(by asked) {
 	err := s.conn.memory.Reserve(c.ctx, budget.Follow, followOverhead)
 	if err == nil {
 		defer s.conn.memory.Release(budget.Follow, followOverhead)
-		source, err = query(c.ctx, s.conn.socket, func() (engine.Consumption, error) { return s.server.queues.Consume(c.ctx, c.queue) })
+		source, err = query(c.ctx, s.conn.socket, func() (engine.Consumption, error) { return s.server.queues.Consume(c.ctx, c.queue, c.opts) })
 	}
 	if err != nil {
 		c.leave()
@@ -74,7 +75,11 @@ func (c *consumer) run(by asked) {
 		})
 		c.leave()
 		c.settling.wait(s.server.work)
-		source.Close()
+		if c.end.begun() {
+			source.Close()
+		} else {
+			source.Lost()
+		}
 		c.tell(err)
 	}
 	c.end.answer(s)

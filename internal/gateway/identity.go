@@ -376,7 +376,7 @@ func (i *identity) refuses(kind string) *problem {
 		return nil
 	}
 	switch kind {
-	case "ack", "nack", "extend", "unsubscribe", "cancel", "leave", "pong":
+	case "begin", "ack", "nack", "extend", "unsubscribe", "cancel", "leave", "pong":
 		return nil
 	}
 	return because(codeTokenExpired)

@@ -67,8 +67,8 @@ func (l *leases) keep(h lease) {
 }
 
 // take removes and returns the leases of the tokens, and the tokens without a
-// lease. Leases to be extended are not removed. Except for an extend, a
-// repeated token counts once.
+// lease. Leases that the client keeps are not removed; of others a repeated token
+// counts once.
 func (l *leases) take(how settlement, tokens []string) (taken []lease, lost []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -78,7 +78,7 @@ func (l *leases) take(how settlement, tokens []string) (taken []lease, lost []st
 		case !ok:
 			lost = append(lost, token)
 			continue
-		case how.kind != "extend":
+		case !how.keeps():
 			delete(l.held, token)
 		}
 		taken = append(taken, h)
@@ -93,9 +93,9 @@ func (l *leases) putBack(h lease) {
 	l.keep(h)
 }
 
-// extended records the new expiry of a lease that is still held, or removes it
-// if it was lost.
-func (l *leases) extended(h lease, until time.Time, lost bool) {
+// kept records the expiry of a lease that is still held, or removes it if it was
+// lost.
+func (l *leases) kept(h lease, until time.Time, lost bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if _, ok := l.held[h.token]; !ok {
@@ -141,18 +141,21 @@ func (l *leases) settle(ctx context.Context, store engine.Queues, how settlement
 	if len(taken) == 0 {
 		return nil, nil, nil
 	}
-	until := time.Now().Add(how.lease)
+	now := time.Now()
 	for i, e := range how.call(ctx, store, owns(taken)) {
-		gone, extends := errors.Is(e, engine.ErrLeaseLost), how.kind == "extend"
+		gone, until := errors.Is(e, engine.ErrLeaseLost), taken[i].until
+		if how.kind == "extend" {
+			until = now.Add(how.lease)
+		}
 		switch {
 		case gone:
 			lost = append(lost, taken[i].token)
 		case e != nil:
 			failed, err = append(failed, taken[i].token), e
 		}
-		if extends && (e == nil || gone) {
-			l.extended(taken[i], until, gone)
-		} else if !extends && e != nil && !gone {
+		if how.keeps() && (e == nil || gone) {
+			l.kept(taken[i], until, gone)
+		} else if !how.keeps() && e != nil && !gone {
 			l.putBack(taken[i])
 		}
 	}
@@ -162,6 +165,8 @@ func (l *leases) settle(ctx context.Context, store engine.Queues, how settlement
 // call returns an error or nil for each lease.
 func (how settlement) call(ctx context.Context, store engine.Queues, own []engine.Lease) (errs []error) {
 	switch how.kind {
+	case "begin":
+		errs = store.Begin(own)
 	case "ack":
 		errs = store.Ack(ctx, own)
 	case "nack":

@@ -50,13 +50,14 @@ func (panickingFeed) Next(context.Context, int) ([]engine.Message, error)     { 
 func (panickingFeed) Receive(context.Context, int) ([]engine.Delivery, error) { panic("receive") }
 func (panickingFeed) Submit(context.Context, [][]byte) error                  { panic("submit") }
 func (panickingFeed) Wait(context.Context) error                              { return nil }
+func (panickingFeed) Lost()                                                   {}
 func (panickingFeed) Close()                                                  {}
 func (panickingFeed) SetCredits(int)                                          {}
 func (panickingFeed) Broken() <-chan struct{}                                 { return nil }
 
 type panickingQueues struct{ *fakeQueues }
 
-func (panickingQueues) Consume(context.Context, string) (engine.Consumption, error) {
+func (panickingQueues) Consume(context.Context, string, engine.ConsumeOptions) (engine.Consumption, error) {
 	return panickingFeed{}, nil
 }
 

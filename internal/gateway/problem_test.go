@@ -153,7 +153,7 @@ func TestInvalid_NamesTheField(t *testing.T) {
 		{`"type":"publish","payload":"x"`, "invalid_name", "stream: want a name of 1 to 128 bytes without NUL, which does not begin with tidewire."},
 		{`"type":"commit","stream":"orders","position":1`, "invalid_name", "group: want a name of 1 to 128 bytes without NUL, which does not begin with tidewire."},
 		{`"type":"publish","stream":"orders","messages":[{"paylod":"b"}]`, "unknown_field", "messages[0].paylod: there is no such field here"},
-		{`"type":"publsh","stream":"orders"`, "unknown_type", "type: want one of ack, append, auth, cancel, chat, commit, consume, credit, enqueue, extend, join, leave, nack, ping, pong, project, publish, query, subscribe, unsubscribe"},
+		{`"type":"publsh","stream":"orders"`, "unknown_type", "type: want one of ack, append, auth, begin, cancel, chat, commit, consume, credit, enqueue, extend, join, leave, nack, ping, pong, project, publish, query, subscribe, unsubscribe"},
 		{`"type":"subscribe","stream":"orders","after":-1`, "invalid_start", "after: want a position, 0 or more"},
 		{`"type":"subscribe","stream":"orders","from":"now"`, "invalid_start", "from: want start or end"},
 		{`"type":"subscribe","stream":"orders","credits":-1`, "invalid_credits", "credits: want a number from 0 to 1073741824"},

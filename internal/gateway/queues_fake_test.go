@@ -43,6 +43,7 @@ type fakeJob struct {
 	from    time.Time // not to be delivered before
 	until   time.Time
 	owner   *fakeConsumption
+	begun   bool
 }
 
 // fakeLease identifies a delivery.
@@ -129,20 +130,21 @@ func (f *fakeQueues) Options(_ context.Context, queue string) (engine.QueueOptio
 	return f.queues[queue].opts, nil
 }
 
-func (f *fakeQueues) Consume(_ context.Context, queue string) (engine.Consumption, error) {
+func (f *fakeQueues) Consume(_ context.Context, queue string, opts engine.ConsumeOptions) (engine.Consumption, error) {
 	f.state.Lock()
 	defer f.state.Unlock()
 	if f.queues[queue] == nil {
 		return nil, engine.ErrNotFound
 	}
 	f.open++
-	return &fakeConsumption{f, queue, f.queues[queue]}, nil
+	return &fakeConsumption{f, queue, f.queues[queue], opts.ExplicitBegin}, nil
 }
 
 type fakeConsumption struct {
-	f     *fakeQueues
-	queue string
-	of    *fakeQueue
+	f        *fakeQueues
+	queue    string
+	of       *fakeQueue
+	explicit bool // Begin begins, not Receive
 }
 
 func (c *fakeConsumption) Receive(ctx context.Context, limit int) ([]engine.Delivery, error) {
@@ -194,6 +196,7 @@ func (f *fakeQueues) leaseOut(c *fakeConsumption, q *fakeQueue, limit int) (out 
 		}
 		f.last++
 		job.attempt++
+		job.begun = !c.explicit
 		lease := f.lease
 		if job.attempt == 1 && f.first > 0 {
 			lease = f.first
@@ -206,6 +209,8 @@ func (f *fakeQueues) leaseOut(c *fakeConsumption, q *fakeQueue, limit int) (out 
 	return out
 }
 
+func (c *fakeConsumption) Lost() { c.Close() }
+
 func (c *fakeConsumption) Close() {
 	c.f.change(func() {
 		c.f.open--
@@ -217,6 +222,9 @@ func (c *fakeConsumption) Close() {
 			if job.owner == c {
 				delete(q.leased, id)
 				q.ready = append(q.ready, job)
+				if !job.begun {
+					job.attempt--
+				}
 			}
 		}
 	})
@@ -257,6 +265,10 @@ func (f *fakeQueues) settleNow(leases []engine.Lease, do func(*fakeQueue, int, *
 func acked(q *fakeQueue, id int, job *fakeJob) {
 	delete(q.leased, id)
 	q.acked = append(q.acked, job.message.Position)
+}
+
+func (f *fakeQueues) Begin(leases []engine.Lease) []error {
+	return f.settleNow(leases, func(_ *fakeQueue, _ int, job *fakeJob) { job.begun = true })
 }
 
 func (f *fakeQueues) Ack(ctx context.Context, leases []engine.Lease) []error {

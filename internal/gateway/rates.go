@@ -18,7 +18,7 @@ import (
 // keep what it ends.
 func settles(kind string) bool {
 	switch kind {
-	case "ack", "nack", "extend", "unsubscribe", "cancel", "leave", "pong", "credit":
+	case "begin", "ack", "nack", "extend", "unsubscribe", "cancel", "leave", "pong", "credit":
 		return true
 	}
 	return false

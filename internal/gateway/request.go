@@ -271,10 +271,13 @@ func (r *request) creditsWithin(most int64) *problem {
 
 // settlement is how a request settles deliveries.
 type settlement struct {
-	kind  string // ack, nack or extend
+	kind  string // begin, ack, nack or extend
 	nack  engine.Nack
 	lease time.Duration
 }
+
+// keeps reports whether the client still has the deliveries then.
+func (s *settlement) keeps() bool { return s.kind == "begin" || s.kind == "extend" }
 
 // settlement returns the settlement of a request of that kind.
 func (r *request) settlement(kind string) (s settlement, why *problem) {

@@ -130,7 +130,7 @@ func (r *request) denied(ctx context.Context, c *auth.Caller) *problem {
 		return mayAll(ctx, c, need{"commit", auth.Stream, r.Stream})
 	case "enqueue":
 		return mayAll(ctx, c, need{"enqueue", auth.Queue, r.Queue})
-	case "consume", "ack", "nack", "extend":
+	case "consume", "begin", "ack", "nack", "extend":
 		return mayAll(ctx, c, need{"consume", auth.Queue, r.Queue})
 	case "append":
 		return mayAppend(ctx, c, r.Store, r.Events, r.condition())

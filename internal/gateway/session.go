@@ -247,7 +247,7 @@ func (s *session) handle(m websocket.Message, now time.Time) {
 		s.consume(r)
 	case "cancel":
 		s.cancelConsumer(r)
-	case "ack", "nack", "extend":
+	case "begin", "ack", "nack", "extend":
 		s.settle(r)
 		r.recycle()
 	case "append":

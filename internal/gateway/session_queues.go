@@ -45,7 +45,7 @@ func (s *session) consume(r *request) {
 		s.refuseFor(r.asked(), why)
 		return
 	}
-	c := newConsumer(s, r.Queue, r.Encoding, credits)
+	c := newConsumer(s, r.Queue, r.Encoding, credits, engine.ConsumeOptions{ExplicitBegin: r.Begin})
 	if why := s.enterConsumer(c); why != "" {
 		s.refuse(r.asked(), why)
 		return
@@ -120,6 +120,10 @@ func (s *session) settle(r *request) {
 		s.refuseFor(r.asked(), why)
 		return
 	}
+	if how.kind == "begin" {
+		s.begin(r.asked(), c, how, tokens)
+		return
+	}
 	taken, lost := c.leases.take(how, tokens)
 	signal(c.changed)
 	if r.ID == nil && how.kind == "ack" {
@@ -137,6 +141,18 @@ func (s *session) settle(r *request) {
 	if !runs {
 		c.settling.done()
 	}
+}
+
+// begin makes deliveries attempts. That is done in memory, and before anything that the
+// client sends later, or the end of its connection.
+func (s *session) begin(by asked, c *consumer, how settlement, tokens []string) {
+	taken, lost := c.leases.take(how, tokens)
+	gone, failed, _ := c.leases.settle(s.work, s.server.queues, how, taken)
+	lost = append(lost, gone...)
+	if len(lost)+len(failed) > 0 {
+		s.server.ignored.Add(1)
+	}
+	s.answer(by, settledReply(lost, failed, len(taken)-len(gone)-len(failed)))
 }
 
 // settled settles the deliveries and answers.

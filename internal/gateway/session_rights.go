@@ -40,7 +40,7 @@ type granted struct {
 // oneRight reports whether type, stream and queue say all that the right depends on.
 func (r *request) oneRight() bool {
 	switch r.Type {
-	case "publish", "commit", "enqueue", "ack", "nack", "extend":
+	case "publish", "commit", "enqueue", "begin", "ack", "nack", "extend":
 		return true
 	}
 	return false

@@ -325,6 +325,13 @@ func (e *ending) ask(r asked) bool {
 	return true
 }
 
+// begun reports whether the client has asked for the end.
+func (e *ending) begun() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.asked
+}
+
 func (e *ending) answer(s *session) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -38,8 +38,8 @@ type lingeringQueues struct {
 	l lingering
 }
 
-func (q lingeringQueues) Consume(ctx context.Context, queue string) (engine.Consumption, error) {
-	c, err := q.fakeQueues.Consume(ctx, queue)
+func (q lingeringQueues) Consume(ctx context.Context, queue string, opts engine.ConsumeOptions) (engine.Consumption, error) {
+	c, err := q.fakeQueues.Consume(ctx, queue, opts)
 	return lingeringConsumption{c, q.l}, err
 }
 

@@ -64,6 +64,7 @@ const (
 	FieldShare
 	FieldPartition
 	FieldKeys
+	FieldBegin
 
 	fieldCount
 )
@@ -82,7 +83,7 @@ var fieldNames = [fieldCount]string{
 	FieldRoom: "room", FieldUser: "user", FieldText: "text", FieldOnLag: "on_lag", FieldPresence: "presence", FieldHistory: "history", FieldTS: "ts",
 	FieldKeyed: "keyed", FieldPartitions: "partitions", FieldPriorities: "priorities",
 	FieldMaxAttempts: "max_attempts", FieldRetryMinMS: "retry_min_ms", FieldRetryMaxMS: "retry_max_ms",
-	FieldShare: "share", FieldPartition: "partition", FieldKeys: "keys",
+	FieldShare: "share", FieldPartition: "partition", FieldKeys: "keys", FieldBegin: "begin",
 }
 
 func (f Field) String() string { return fieldNames[f] }

@@ -48,6 +48,8 @@ type Request struct {
 	LeaseMS    int64
 	Reason     string
 	Dead       bool
+	// Begin says that the client of a consume says which deliveries it begins.
+	Begin bool
 
 	Events    []engine.Event
 	Condition engine.EventCondition
@@ -239,6 +241,8 @@ func (r *Request) field(in reader, f Field) {
 		r.Keyed, _ = in.boolean()
 	case FieldShare:
 		r.Share, _ = in.boolean()
+	case FieldBegin:
+		r.Begin, _ = in.boolean()
 	case FieldDead:
 		r.Dead, _ = in.boolean()
 	case FieldKeys:

@@ -30,7 +30,7 @@ CREATE INDEX queue_family_idx ON tidewire.queue (family) WHERE family IS NOT NUL
 
 -- Deferred messages, to be retried or delayed, and dead ones: the slow path, one row for each message, updated
 -- in place. The payload stays in the stream. token is the lease of the node that holds the message; suspect: a
--- node that held the message died, perhaps because of it.
+-- node that held the message died, perhaps because of it; unbegun: how often it was delivered without an attempt.
 CREATE TABLE tidewire.queue_side (
 	queue int NOT NULL,
 	position bigint NOT NULL,
@@ -40,6 +40,7 @@ CREATE TABLE tidewire.queue_side (
 	dead boolean NOT NULL,
 	reason text NOT NULL,
 	suspect boolean NOT NULL DEFAULT false,
+	unbegun int NOT NULL DEFAULT 0,
 	PRIMARY KEY (queue, position)
 );
 CREATE INDEX queue_side_due_idx ON tidewire.queue_side (queue, due_at) WHERE token IS NULL AND NOT dead;

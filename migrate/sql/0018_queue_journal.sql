@@ -50,8 +50,8 @@ $$;
 --   2 lease begins, is renewed 7 positions are released
 --   3 lease ends               8 unclaimed positions are done
 --   4 claim after the top     11 lease begins, if no other has begun
---   5 claim of released       12 positions were delivered lo times
---     positions
+--   5 claim of released       12 positions had lo attempts, and hi
+--     positions                  deliveries without one
 --
 -- 5, 8, 11 and the end of another node's lease may conflict with rows of other nodes: they are left out if other
 -- nodes have moved positions after seen, if that lease did not end, or, for 11, if another lease began after seen.
@@ -157,7 +157,8 @@ $$;
 
 -- queue_write_side applies side for queue_write: which messages of the lease are done, which are
 -- deferred (again), how many more it wants, and how often messages were delivered that the lease
--- keeps. Rows of kind 102 have 1 in lo if a node that had the message died.
+-- keeps. Rows of kind 102 have the attempts in token, the deliveries without one in hi, and 1 in lo if a node that
+-- had the message died.
 CREATE FUNCTION tidewire.queue_write_side(queue_id int, own bigint, at timestamptz, side jsonb)
 RETURNS TABLE (sequence bigint, kind smallint, token bigint, lo bigint, hi bigint, until timestamptz, body bytea)
 LANGUAGE plpgsql SET enable_seqscan = off SET jit = off AS $$
@@ -166,19 +167,17 @@ BEGIN
 	DELETE FROM tidewire.queue_side AS s WHERE s.queue = queue_id AND s.token = own
 		AND s.position = ANY (ARRAY(SELECT jsonb_array_elements_text(side->'done')::bigint));
 	-- From the log: the message gets a row here; in the journal it counts as done.
-	INSERT INTO tidewire.queue_side (queue, position, due_at, attempts, dead, reason)
-		SELECT queue_id, p.position, coalesce(p.due, at + p.delay * interval '1 microsecond'), p.attempts, p.dead, p.reason
-		FROM jsonb_to_recordset(side->'put') AS p (position bigint, due timestamptz, delay bigint, attempts int, dead boolean, reason text, fresh boolean)
+	INSERT INTO tidewire.queue_side (queue, position, due_at, attempts, unbegun, dead, reason)
+		SELECT queue_id, p.position, coalesce(p.due, at + p.delay * interval '1 microsecond'), p.attempts, p.unbegun, p.dead, p.reason
+		FROM jsonb_to_recordset(side->'put') AS p (position bigint, due timestamptz, delay bigint, attempts int, unbegun int, dead boolean, reason text, fresh boolean)
 		WHERE p.fresh ORDER BY p.position
 		ON CONFLICT DO NOTHING;
 	UPDATE tidewire.queue_side AS s
-		SET due_at = at + p.delay * interval '1 microsecond', token = NULL, attempts = p.attempts, dead = p.dead, reason = p.reason
-		FROM jsonb_to_recordset(side->'put') AS p (position bigint, delay bigint, attempts int, dead boolean, reason text, fresh boolean)
+		SET due_at = at + p.delay * interval '1 microsecond', token = NULL, attempts = p.attempts, unbegun = p.unbegun, dead = p.dead, reason = p.reason
+		FROM jsonb_to_recordset(side->'put') AS p (position bigint, delay bigint, attempts int, unbegun int, dead boolean, reason text, fresh boolean)
 		WHERE NOT p.fresh AND s.queue = queue_id AND s.position = p.position AND s.token = own;
-	-- A message may have been delivered more than once since the last call.
-	UPDATE tidewire.queue_side AS s SET attempts = p.attempts
-		FROM (SELECT t.position, max(t.attempts) AS attempts
-			FROM jsonb_to_recordset(side->'tried') AS t (position bigint, attempts int) GROUP BY t.position) AS p
+	UPDATE tidewire.queue_side AS s SET attempts = p.attempts, unbegun = p.unbegun
+		FROM jsonb_to_recordset(side->'tried') AS p (position bigint, attempts int, unbegun int)
 		WHERE s.queue = queue_id AND s.position = p.position AND s.token = own;
 	UPDATE tidewire.queue_side AS s SET token = own WHERE s.queue = queue_id AND s.position = ANY (ARRAY(
 		SELECT d.position FROM tidewire.queue_side AS d
@@ -187,7 +186,7 @@ BEGIN
 	RETURN QUERY SELECT 0::bigint, 101::smallint, 0::bigint, 0::bigint, 0::bigint, min(s.due_at), NULL::bytea
 		FROM tidewire.queue_side AS s WHERE s.queue = queue_id AND s.token IS NULL AND NOT s.dead;
 	-- Including those of a call whose answer the caller never got.
-	RETURN QUERY SELECT s.position, 102::smallint, s.attempts::bigint, s.suspect::int::bigint, 0::bigint, s.due_at, NULL::bytea
+	RETURN QUERY SELECT s.position, 102::smallint, s.attempts::bigint, s.suspect::int::bigint, s.unbegun::bigint, s.due_at, NULL::bytea
 		FROM tidewire.queue_side AS s WHERE s.queue = queue_id AND s.token = own AND own <> 0
 		AND s.position <> ALL (ARRAY(SELECT jsonb_array_elements_text(side->'known')::bigint)) ORDER BY s.position;
 END

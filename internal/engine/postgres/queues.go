@@ -209,12 +209,12 @@ func (s *queues) submit(o *openQueue, done func(engine.Place, error), submit fun
 const visibility = 30 * time.Second
 
 // Consume implements engine.Queues.
-func (s *queues) Consume(ctx context.Context, name string) (engine.Consumption, error) {
+func (s *queues) Consume(ctx context.Context, name string, opts engine.ConsumeOptions) (engine.Consumption, error) {
 	o, err := s.open.get(ctx, name)
 	if err != nil {
 		return nil, engineError(err)
 	}
-	return consumption{o.node.Consume(queue.ConsumerOptions{Credits: -1, Visibility: visibility})}, nil
+	return consumption{o.node.Consume(queue.ConsumerOptions{Credits: -1, Visibility: visibility, ExplicitBegin: opts.ExplicitBegin})}, nil
 }
 
 // consumption is engine.Consumption on a queue.Consumer.
@@ -243,12 +243,24 @@ func (c consumption) Broken() <-chan struct{} { return c.consumer.Broken() }
 // Close implements engine.Consumption.
 func (c consumption) Close() { c.consumer.Close() }
 
+// Lost implements engine.Consumption.
+func (c consumption) Lost() { c.consumer.Lost() }
+
 func deliveries(leases []engine.Lease) []*queue.Delivery {
 	ds := make([]*queue.Delivery, len(leases))
 	for i, l := range leases {
 		ds[i] = l.(*queue.Delivery)
 	}
 	return ds
+}
+
+// Begin implements engine.Queues.
+func (s *queues) Begin(leases []engine.Lease) []error {
+	errs := make([]error, len(leases))
+	for i, d := range deliveries(leases) {
+		errs[i] = d.Begin()
+	}
+	return engineErrorsOf(errs)
 }
 
 // Ack implements engine.Queues.

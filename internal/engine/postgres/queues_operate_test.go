@@ -20,7 +20,7 @@ func buryAll(t *testing.T, s *Engine, name string, keys ...string) {
 	placed(t, func(done func(engine.Place, error)) error {
 		return s.queues.Enqueue(t.Context(), name, nil, messages, engine.EnqueueOptions{}, done)
 	})
-	c, err := s.queues.Consume(t.Context(), name)
+	c, err := s.queues.Consume(t.Context(), name, engine.ConsumeOptions{})
 	must(t, err)
 	defer c.Close()
 	c.SetCredits(len(keys))
@@ -94,7 +94,7 @@ func TestQueues_PausePeekPurge(t *testing.T) {
 		t.Errorf("purged %d, %v, want 2", n, err)
 	}
 	must(t, s.queues.Resume(ctx, "q"), s.enqueue(ctx, "q"))
-	c, err := s.queues.Consume(ctx, "q")
+	c, err := s.queues.Consume(ctx, "q", engine.ConsumeOptions{})
 	must(t, err)
 	defer c.Close()
 	c.SetCredits(1)
@@ -111,7 +111,7 @@ func TestQueues_Alter(t *testing.T) {
 	one, two := startEngine(t, db), startEngine(t, db)
 	ctx := t.Context()
 	must(t, one.queues.Create(ctx, "q", &engine.QueueOptions{Priorities: 2, RetryMin: time.Hour, RetryMax: time.Hour}), two.enqueue(ctx, "q"))
-	c, err := two.queues.Consume(ctx, "q") // a node polls while it has consumers
+	c, err := two.queues.Consume(ctx, "q", engine.ConsumeOptions{}) // a node polls while it has consumers
 	must(t, err)
 	defer c.Close()
 	want := engine.QueueOptions{MaxAttempts: 3, RetryMin: time.Millisecond, RetryMax: time.Second, Priorities: 2}

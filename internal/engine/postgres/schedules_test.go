@@ -31,7 +31,7 @@ func TestSchedules(t *testing.T) {
 	if err != nil || stored.TimeZone != "UTC" || stored.CatchUp != "latest" || stored.Due.IsZero() {
 		t.Errorf("stored %+v, %v", stored, err)
 	}
-	consumer, err := serves.Queues.Consume(t.Context(), "jobs")
+	consumer, err := serves.Queues.Consume(t.Context(), "jobs", engine.ConsumeOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -57,6 +57,7 @@ var requestFields = map[wire.Field]*Schema{
 	wire.FieldUniqueMS:   between(1000, 600_000, "the period of unique_key in milliseconds"),
 	wire.FieldLeaseMS:    between(1, dayMS, "the lease ends this many milliseconds from now"),
 	wire.FieldReason:     textUpTo(0, 1024, "why it failed: at most 1,024 bytes. A dead letter keeps it"),
+	wire.FieldBegin:      boolean("true: the client sends begin before it begins the work of a delivery. Until then the delivery is no attempt").byDefault(false),
 	wire.FieldDead:       boolean("true: the messages become dead letters at once; not with delay_ms").byDefault(false),
 
 	wire.FieldEvents:    listOf(ref("newEvent", ""), 1, maxList, "events that are stored all or none"),
@@ -80,7 +81,7 @@ var requestFields = map[wire.Field]*Schema{
 	wire.FieldKeyed:       boolean("the stream can be read by key").byDefault(false),
 	wire.FieldPartitions:  atLeast(0, "how many partitions: up to 64, or --max-partitions for a stream; 0 is none. A queue with partitions keeps the order of each key"),
 	wire.FieldPriorities:  between(0, 10, "how many priorities, from 2 on; 0 is none. Not beside partitions"),
-	wire.FieldMaxAttempts: between(0, maxAttempts, "after so many deliveries a message is a dead letter").byDefault(10),
+	wire.FieldMaxAttempts: between(0, maxAttempts, "after so many attempts a message is a dead letter").byDefault(10),
 	wire.FieldRetryMinMS:  between(0, dayMS, "how long a message waits after the first nack, in milliseconds; doubled with each further one, up to retry_max_ms").byDefault(1000),
 	wire.FieldRetryMaxMS:  between(0, dayMS, "how long it waits at most, in milliseconds; at least retry_min_ms").byDefault(300_000),
 }

@@ -97,7 +97,7 @@ func errorFields() Fields {
 func delivery() Fields {
 	return append(Fields{
 		required("delivery", text("names the delivery in ack, nack and extend")),
-		required("attempt", atLeast(1, "1 for the first delivery of the message")),
+		required("attempt", atLeast(1, "the attempt that the delivery is, or will be once it begins: 1 is the first")),
 	}, stored...)
 }
 

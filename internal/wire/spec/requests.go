@@ -27,6 +27,7 @@ var (
 	okPartition = optional("partition", atLeast(0, "the partition to which they went, if there are some"))
 	okDuplicate = optional("duplicate", boolean("true: it is a repetition, and the rest is the answer to the first one"))
 	okSettled   = required("count", atLeast(1, "how many deliveries were settled or extended"))
+	okBegun     = required("count", atLeast(1, "how many deliveries have begun"))
 
 	storedPosition = optional("position", atLeast(0, "of a stored room: where the chat is stored"))
 
@@ -105,6 +106,8 @@ func queueRequests() []Request {
 		{Type: "consume", Summary: "Sends deliveries of a queue, as many as there are credits.", Right: "consume queue:NAME",
 			Fields: Fields{needQueue, optional("credits", between(0, maxPrefetch, "how many deliveries may be with the client that are not settled").byDefault(100))},
 			Starts: []string{"delivery", "error"}},
+		{Type: "begin", Summary: "The work begins: the deliveries are attempts from now on, as every delivery is of a consumer without begin. ack, nack and extend imply it. Usually sent without an id, together with other messages.",
+			Right: "consume queue:NAME", Fields: Fields{needQueue}, Either: []string{"delivery", "deliveries"}, Answer: Fields{okBegun}},
 		{Type: "ack", Summary: "The work is done: the messages leave the queue. The answer comes after the commit. Without an id it costs less, and may be lost.", Right: "consume queue:NAME",
 			Fields: Fields{needQueue}, Either: []string{"delivery", "deliveries"}, Answer: Fields{okSettled}},
 		{Type: "nack", Summary: "The work failed: the messages are delivered again after a delay, or become dead letters.", Right: "consume queue:NAME",

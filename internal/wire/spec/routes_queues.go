@@ -12,7 +12,7 @@ var changeable = wire.Of(wire.FieldMaxAttempts, wire.FieldRetryMinMS, wire.Field
 func queueOptions() *Schema {
 	return objectOf(false,
 		required("queue", text("its name")),
-		required("max_attempts", atLeast(1, "after so many deliveries a message is a dead letter")),
+		required("max_attempts", atLeast(1, "after so many attempts a message is a dead letter")),
 		required("retry_min_ms", atLeast(0, "how long a message waits after the first nack, in milliseconds")),
 		required("retry_max_ms", atLeast(0, "how long it waits at most, in milliseconds")),
 		optional("priorities", atLeast(2, "how many priorities it has, if it has some")),
@@ -145,7 +145,7 @@ func deadRoutes() []Route {
 			Query: append(Fields{afterPosition("after this position").withDefault(0), pageSize(1000, 100)}, deadFilter()...),
 			Answer: objectOf(false,
 				required("dead", listOf(objectOf(false, append(stored[:len(stored):len(stored)],
-					required("attempts", atLeast(0, "how often it was delivered")),
+					required("attempts", atLeast(0, "how many attempts there were")),
 					optional("reason", text("the reason of its last nack")),
 					optional("died", moment("when it became a dead letter")))...), 0, 1000, "the dead letters")),
 				optional("next", atLeast(1, "the after to continue with; missing if there are no more"))),
