@@ -188,7 +188,6 @@ func (n *shardNode) bury(it *item) {
 		put.Reason = "not acknowledged"
 	}
 	n.pending.settled = append(n.pending.settled, &settlement{item: it, put: put})
-	n.node.stats.DeadLettered++
 	n.later(0)
 }
 

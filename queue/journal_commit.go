@@ -251,7 +251,11 @@ func (n *shardNode) said(b *batch) {
 		if s.put == nil || s.put.Dead {
 			n.keyDone(s.item)
 		}
-		if s.put != nil && !s.put.Dead {
+		switch {
+		case s.put == nil:
+		case s.put.Dead:
+			n.node.stats.DeadLettered++
+		default:
 			n.times.dueBy(s.put, now)
 		}
 		return nil, true

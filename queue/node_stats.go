@@ -6,7 +6,7 @@ type NodeStats struct {
 	Claimed      int64 // positions claimed, including those that hold no message yet
 	Released     int64 // of these, released before they were done, for any node to claim
 	Delivered    int64 // delivered to Consumers, each time
-	DeadLettered int64 // made dead letters because they were delivered too often
+	DeadLettered int64 // made dead letters: by a Nack, or after too many attempts
 	Rotations    int64 // how often this Node compacted a journal
 	Vacuums      int64 // how often it removed the deleted rows of the journals of all queues
 	// JournalRows is how many rows the journals have, as far as the Node has read.

@@ -226,3 +226,20 @@ func TestReceiveUpTo(t *testing.T) {
 		t.Errorf("up to nothing: %v, want ErrInvalid", err)
 	}
 }
+
+// TestNodeStats_DeadLetters: each dead letter counts, whatever made it one.
+func TestNodeStats_DeadLetters(t *testing.T) {
+	t.Parallel()
+	_, q := setup(t, queue.Options{MaxAttempts: 1})
+	n, _ := start(t, q, queue.NodeConfig{})
+	enqueue(t, n, "refused", "failed", "lost")
+	c := n.Consume(queue.ConsumerOptions{})
+	ds := receive(t, c, 3)
+	for i, how := range []queue.NackOptions{{Dead: true}, {}} {
+		if err := ds[i].Nack(t.Context(), how); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.Lost()
+	eventually(t, "three dead letters", func() bool { return n.Stats().DeadLettered == 3 })
+}

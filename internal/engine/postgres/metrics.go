@@ -107,7 +107,7 @@ func registerQueues(metrics prometheus.Registerer, store *queues) {
 		func(s queue.NodeStats) float64 { return float64(s.Claimed) })
 	f.counter("tidewire_queue_released_positions_total", "Positions claimed by this server and released, for any server to claim.",
 		func(s queue.NodeStats) float64 { return float64(s.Released) })
-	f.counter("tidewire_queue_exhausted_messages_total", "Messages that became dead letters because they were delivered too often without being settled.",
+	f.counter("tidewire_queue_exhausted_messages_total", "Messages that became dead letters: after too many attempts, or by a nack with dead.",
 		func(s queue.NodeStats) float64 { return float64(s.DeadLettered) })
 	f.counter("tidewire_queue_rotations_total", "Journals of queues compacted by this server.",
 		func(s queue.NodeStats) float64 { return float64(s.Rotations) })
