@@ -72,6 +72,10 @@ func (n nodes) Exist(ctx context.Context, names []string) (exist map[string]bool
 	return exist, err
 }
 
+// leasesLast is for how long the leases of a server last at most after its last sign of life: its nodes of queues have renewed them with the same database. A server
+// that is not heard and is silent there, too, can settle nothing any more.
+const leasesLast = 15 * time.Second
+
 // listEvery is the least time between two reads of the list of servers because clients name servers that are not heard. They may invent any number of them.
 const listEvery = time.Second
 
@@ -81,7 +85,7 @@ type nodeList struct {
 	slot chan struct{} // who holds it may use the fields below
 
 	begun time.Time // when the last read began
-	names map[string]bool
+	names map[string]bool // whether their leases may last
 	err   error
 }
 
@@ -111,7 +115,7 @@ func (l *nodeList) since(ctx context.Context, asked time.Time) (names map[string
 	entries, err := cluster.List(reading, l.pool)
 	l.names, l.err = make(map[string]bool, len(entries)), err
 	for _, e := range entries {
-		l.names[e.ID] = true
+		l.names[e.ID] = e.Age < leasesLast
 	}
 	return l.names, l.err
 }

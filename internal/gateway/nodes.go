@@ -16,7 +16,7 @@ import (
 type Nodes interface {
 	// Name returns the unique name of this server, without dots.
 	Name() string
-	// Exist returns which of these servers exist now, as far as is known. It costs little, whatever the names are.
+	// Exist returns which of these servers exist now and may have leases, as far as is known. It costs little, whatever the names are.
 	Exist(ctx context.Context, names []string) (exist map[string]bool, err error)
 	// Heard returns the names of the other servers that have been heard lately.
 	Heard() []string
