@@ -17,7 +17,7 @@ var (
 		`{"type":"subscribe","stream":"evil-0/../good-0","id":N}`, `{"type":"subscribe","stream":"tidewire.rooms","from":"start","id":N}`,
 		`{"type":"commit","stream":"good-0","group":"g","position":1,"id":N}`, `{"type":"enqueue","queue":"good-jobs","payload":"evil","id":N}`,
 		`{"type":"consume","queue":"good-jobs","credits":10000,"id":N}`, `{"type":"ack","queue":"good-jobs","delivery":"1","id":N}`, `{"type":"nack","queue":"good-jobs","delivery":"1","id":N}`,
-		`{"type":"extend","queue":"good-jobs","delivery":"1","lease_ms":1,"id":N}`,
+		`{"type":"extend","queue":"good-jobs","delivery":"1","lease_ms":1,"id":N}`, `{"type":"begin","queue":"good-jobs","delivery":"1","id":N}`,
 		`{"type":"append","events":[{"type":"Taken","tags":["good","slot:1"]}],"id":N}`, `{"type":"append","events":[{"type":"A","tags":["evil"],"id":"good/appender 0 1"}],"id":N}`,
 		`{"type":"append","events":[{"type":"A","tags":["evil"]}],"condition":{"query":{"items":[{"tags":["good"]}]},"after":0},"id":N}`,
 		`{"type":"query","query":{"items":[{"tags":["good"]}]},"id":N}`, `{"type":"query","query":{"items":[]},"id":N}`, `{"type":"query","query":{"items":[{"tags":["evil"]},{"tags":["good"]}]},"id":N}`,
