@@ -305,7 +305,7 @@ var retried = map[string]bool{"outcome_unknown": true, "token_expired": true}
 // refuse takes the error to a request. The caller holds the lock.
 func (c *Client) refuse(r *request, w *wireError) {
 	e := w.base(requestID(r.id))
-	if r.repeat == again && (w.Retryable || retried[w.Code] && (r.numbered || r.send != nil || w.Code == "token_expired")) && !c.closed {
+	if r.repeat == again && (w.Retryable || retried[w.Code] && (r.numbered || w.Code == "token_expired")) && !c.closed {
 		r.err = e
 		r.lost = r.lost || w.Code == "outcome_unknown"
 		wait := e.RetryAfter

@@ -64,15 +64,14 @@ export class Outbox {
   }
 
   /**
-   * A request that stores something: it is sent again until it is answered, and stored once, by its client and sequence or by a key of its
-   * own. `body` is the end of its frame, and may come from the calls.
+   * A request that stores something: it is sent again until it is answered, and stored once, by its client and sequence. `body` is the end of its frame, and may come from the calls.
    */
-  storing_(type: string, name: string, body: (request: Request) => string, read: Spec["read_"], keyed = false): Spec {
+  storing_(type: string, name: string, body: (request: Request) => string, read: Spec["read_"], numbered = true): Spec {
     return {
       lane_: `${type} ${name}`,
       mode_: "repeat",
       effect_: true,
-      write_: (request) => `{"type":"${type}","id":${request.id_},${keyed ? "" : `"client":"${this.client_}","sequence":${this.sequence_++},`}${body(request)}`,
+      write_: (request) => `{"type":"${type}","id":${request.id_},${numbered ? `"client":"${this.client_}","sequence":${this.sequence_++},` : ""}${body(request)}`,
       read_: read,
     };
   }

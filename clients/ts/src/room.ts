@@ -226,7 +226,7 @@ export class Room extends Standing {
     const body = JSON.stringify({ user: this.options_.user, ...given, ...mine }).slice(1);
     const read = (answer: Answer) => this.said_(this.stored_ ? must(answer, "position") : answer.position);
     return outbox.call_(options, {
-      ...outbox.storing_("chat", this.name, () => body, read, !this.stored_),
+      ...outbox.storing_("chat", this.name, () => body, read, this.stored_),
       ...(!this.stored_ && { mode_: "once", effect_: false }),
     });
   }
