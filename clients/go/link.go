@@ -306,6 +306,7 @@ func (c *Client) next(l *link, todo []*request) ([]*request, []control) {
 		todo = c.number(todo, r)
 	}
 	l.first = nil
+	var held []*request
 	bytes, i := 0, 0
 	for i < len(c.ready) && bytes < writeBytes {
 		r := c.ready[i]
@@ -318,6 +319,9 @@ func (c *Client) next(l *link, todo []*request) ([]*request, []control) {
 			continue
 		case r.members == nil && c.tooBig(r):
 			continue
+		case r.room != "" && c.joining[r.room]:
+			held = append(held, r)
+			continue
 		}
 		if c.batches(r) {
 			var n int
@@ -327,6 +331,8 @@ func (c *Client) next(l *link, todo []*request) ([]*request, []control) {
 		bytes += r.size + 64
 		todo = c.number(todo, r)
 	}
+	i -= len(held)
+	copy(c.ready[i:], held)
 	if i == len(c.ready) {
 		clear(c.ready)
 		c.ready = c.ready[:0]

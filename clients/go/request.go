@@ -41,6 +41,7 @@ type request struct {
 	alone    bool                           // it has harmed a batch, or may have
 	send     *sending                       // of publish and enqueue
 	kind     string                         // of other requests
+	room     string                         // of a chat: it waits while the client joins that room
 	encode   func(w *writer, r *request)    // their fields
 	limit    int                            // of a page of events
 	asked    int                            // limit as it is sent
