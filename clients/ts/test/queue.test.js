@@ -42,6 +42,17 @@ test("enqueue has all options, and is repeated by its client and sequence", asyn
   assert.deepEqual(call.value, { position: 4, duplicate: true });
 });
 
+test("the server knows what begins before a handler is called: all of one turn in one message", async () => {
+  const known = [];
+  const { f } = await working(() => void known.push(f.socket.of("begin")), { concurrency: 2 });
+  assert.equal(f.request.begin, true);
+  f.deliver(1);
+  f.deliver(2);
+  await settle();
+  const begin = { type: "begin", queue: "q", deliveries: ["d1", "d2"] };
+  assert.deepEqual(known, [[begin], [begin]]);
+});
+
 test("a handler that returns acknowledges at once if nothing else runs", async () => {
   const { f, done } = await working((job) => assert.equal(job.value, job.position));
   assert.equal(f.request.credits, 1);
