@@ -53,7 +53,6 @@ type Enqueuer struct {
 	queue    *Queue
 	appender *stream.PartitionedAppender // its partitions are the members
 	turn     atomic.Uint32               // which partition gets the next messages without a key
-	unique   *uniques
 	started  atomic.Bool
 }
 
@@ -68,12 +67,11 @@ func NewEnqueuer(q *Queue, cfg EnqueuerConfig) *Enqueuer {
 		}
 	}
 	return &Enqueuer{
-		queue: q, appender: stream.NewPartitionedAppender(q.pool, stream.Together(q.Streams()...), own), unique: newUniques(),
+		queue: q, appender: stream.NewPartitionedAppender(q.pool, stream.Together(q.Streams()...), own),
 	}
 }
 
-// Start begins to write accepted messages. An idle Enqueuer has no goroutine, until the first
-// message that is Unique. Further calls do nothing.
+// Start begins to write accepted messages. An idle Enqueuer has no goroutine. Further calls do nothing.
 func (p *Enqueuer) Start() {
 	p.started.Store(true)
 	p.appender.Start()
@@ -82,18 +80,10 @@ func (p *Enqueuer) Start() {
 // Stop accepts no more messages, and returns when all accepted ones are committed or have
 // failed, and all callbacks have returned. While PostgreSQL is away it waits: see Abandon. It
 // may be called more than once, and each call waits.
-func (p *Enqueuer) Stop() {
-	p.unique.stop() // by now the appender has all unique messages
-	p.appender.Stop()
-	p.unique.abandon()
-}
+func (p *Enqueuer) Stop() { p.appender.Stop() }
 
 // Abandon drops messages that are accepted and not committed, as stream.Appender.Abandon does.
-func (p *Enqueuer) Abandon() {
-	p.unique.closed.Store(true)
-	p.unique.abandon()
-	p.appender.Abandon()
-}
+func (p *Enqueuer) Abandon() { p.appender.Abandon() }
 
 // Enqueued says where the messages of one call are.
 type Enqueued struct {
@@ -119,8 +109,8 @@ func (p *Enqueuer) Enqueue(ctx context.Context, msgs ...Message) (Enqueued, erro
 	if !p.started.Load() {
 		return Enqueued{}, ErrNotRunning
 	}
-	if len(msgs) == 1 && msgs[0].Unique.Key != "" {
-		return p.enqueueUnique(ctx, msgs[0])
+	if isUnique(msgs) {
+		return orDuplicate(p.enqueueUnique(ctx, stream.RequestID{}, msgs[0]))
 	}
 	plain, to, err := p.prepare(msgs, p.inTurn)
 	if err != nil {
@@ -135,8 +125,12 @@ func (p *Enqueuer) Enqueue(ctx context.Context, msgs ...Message) (Enqueued, erro
 // messages are accepted, does not keep msgs, and waits while the gathering batch is full. If it
 // returns nil, done is called once, with Enqueue's result or its error; otherwise done is not called. All calls for one priority
 // or partition, or for a queue without, come from one goroutine, in the order of
-// positions: done must be brief. Messages that are Unique need SubmitUnique.
+// positions: done must be brief. Of two Unique messages with the same key that one caller submits one after the other,
+// the second is the duplicate.
 func (p *Enqueuer) Submit(ctx context.Context, msgs []Message, done func(Enqueued, error)) error {
+	if isUnique(msgs) {
+		return p.submitUnique(ctx, stream.RequestID{}, msgs[0], func(at Enqueued, err error) { done(orDuplicate(at, err)) })
+	}
 	plain, to, err := p.prepare(msgs, p.inTurn)
 	if err != nil {
 		return err
@@ -156,9 +150,6 @@ func (p *Enqueuer) inTurn() int { return int(p.turn.Add(1) % uint32(len(p.queue.
 // prepare returns the messages as the stream stores them, to be given back, and the index of the
 // member that gets them; elsewhere chooses it if any member is right.
 func (p *Enqueuer) prepare(msgs []Message, elsewhere func() int) (plain *plainMessages, to int, err error) {
-	if p.unique.closed.Load() { // the appender may still accept messages: the unique ones
-		return nil, 0, ErrClosed
-	}
 	if err := noneUnique(msgs); err != nil {
 		return nil, 0, err
 	}

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/tidewire/tidewire/queue"
 	"github.com/tidewire/tidewire/stream"
 )
@@ -134,6 +136,115 @@ func TestEnqueueAs_ManyCallersStoreOnce(t *testing.T) {
 	}
 }
 
+// TestEnqueueAs_Unique: a repetition of a unique message, and of its duplicate, gets the answer of the first call, also by
+// another process and after the end of the period.
+func TestEnqueueAs_Unique(t *testing.T) {
+	t.Parallel()
+	for name, opts := range kinds {
+		for _, own := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, own), func(t *testing.T) {
+				t.Parallel()
+				db, q := setup(t, opts)
+				if own {
+					count(t, db.Pool, `SELECT count(tidewire.own_stream(id)::text) FROM tidewire.queue`)
+				}
+				_, far := elsewhere(t, db.URL, "jobs")
+				here, there := enqueuer(t, q), enqueuer(t, far)
+				enqueue := func(e *queue.Enqueuer, sequence int64) queue.Enqueued {
+					t.Helper()
+					at, err := e.EnqueueAs(t.Context(), stream.RequestID{Client: "p", Sequence: sequence}, only("k", "x", stream.KeepRequests))
+					if err != nil {
+						t.Fatal(err)
+					}
+					return at
+				}
+				first := enqueue(here, 1)
+				again := first
+				again.Duplicate = true
+				if first.Duplicate || first.Count != 1 || enqueue(there, 1) != again || enqueue(there, 2) != again {
+					t.Errorf("the first is %+v, its repetition %+v, and its duplicate %+v", first, enqueue(there, 1), enqueue(there, 2))
+				}
+				endPeriods(t, db.Pool)
+				for sequence := range int64(2) {
+					if got := enqueue(here, 1+sequence); got != again {
+						t.Errorf("%d after the end of the period: %+v, want %+v", 1+sequence, got, again)
+					}
+				}
+				if next := enqueue(there, 3); next.Duplicate || next.First == first.First {
+					t.Errorf("a new one after the end of the period: %+v", next)
+				}
+			})
+		}
+	}
+}
+
+// endPeriods lets more than ten minutes pass for unique messages.
+func endPeriods(t *testing.T, pool *pgxpool.Pool) {
+	t.Helper()
+	_, err := pool.Exec(t.Context(), `DO $do$
+		DECLARE one text;
+		BEGIN
+			FOR one IN SELECT relname FROM pg_class WHERE relname ~ '^(shared_)?request(_\d+)?_[01]$' LOOP
+				EXECUTE format($$UPDATE tidewire.%I SET sequence = sequence - 1000000000 WHERE client LIKE 'unique/%%'$$, one);
+			END LOOP;
+		END
+		$do$`)
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestEnqueueAs_ManyCallersOfAUniqueMessage: callers of two processes repeat requests with the same unique keys, and now and
+// then stop waiting: each key is stored once, and all answers to a request are the same.
+func TestEnqueueAs_ManyCallersOfAUniqueMessage(t *testing.T) {
+	t.Parallel()
+	for name, opts := range kinds {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db, q := setup(t, opts)
+			_, far := elsewhere(t, db.URL, "jobs")
+			both := []*queue.Enqueuer{enqueuer(t, q), enqueuer(t, far)}
+			const keys, perKey = 10, 3
+			var mu sync.Mutex
+			at := make(map[int64]int64) // by key
+			call := func(e *queue.Enqueuer, sequence int64, patience time.Duration) (answered bool) {
+				ctx, cancel := context.WithTimeout(t.Context(), patience)
+				defer cancel()
+				key := sequence % keys
+				got, err := e.EnqueueAs(ctx, stream.RequestID{Client: "p", Sequence: sequence}, only(fmt.Sprint(key), "x", stream.KeepRequests))
+				if err != nil {
+					if ctx.Err() == nil {
+						t.Error(err)
+					}
+					return false
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				if before := at[key]; before != 0 && before != got.First {
+					t.Errorf("key %d was answered %d and %d", key, before, got.First)
+				}
+				at[key] = got.First
+				return true
+			}
+			var calling sync.WaitGroup
+			for caller := range 8 {
+				calling.Go(func() {
+					random := rand.New(rand.NewPCG(uint64(caller), 4))
+					for sequence := range int64(keys * perKey) {
+						call(both[caller%2], sequence, time.Duration(random.IntN(10))*time.Millisecond)
+						for !call(both[(caller+1)%2], sequence, time.Minute) && !t.Failed() {
+						}
+					}
+				})
+			}
+			calling.Wait()
+			if s, err := q.Stats(t.Context()); err != nil || s.Head != keys || len(at) != keys {
+				t.Errorf("%d messages, %d answered, %v, want %d", s.Head, len(at), err, keys)
+			}
+		})
+	}
+}
+
 // TestEnqueueAs_Invalid: a rejected request is not recorded, and can be sent again as it should be.
 func TestEnqueueAs_Invalid(t *testing.T) {
 	t.Parallel()
@@ -146,7 +257,8 @@ func TestEnqueueAs_Invalid(t *testing.T) {
 		msgs     []queue.Message
 	}{
 		{"", 1, []queue.Message{plain}}, {"p", -1, []queue.Message{plain}}, {"unique/1000000/00", 1, []queue.Message{plain}},
-		{"p", 1, []queue.Message{only("a", "x", time.Minute)}}, {"p", 1, nil},
+		{"p", 1, []queue.Message{only("a", "x", time.Minute), plain}}, {"p", -1, []queue.Message{only("a", "x", time.Minute)}},
+		{"", 0, []queue.Message{only("a", "x", time.Minute)}}, {"p", 1, nil},
 	} {
 		if at, err := e.EnqueueAs(t.Context(), stream.RequestID{Client: bad.client, Sequence: bad.sequence}, bad.msgs...); !errors.Is(err, queue.ErrInvalid) {
 			t.Errorf("%q, %d, %d messages: %+v, %v, want ErrInvalid", bad.client, bad.sequence, len(bad.msgs), at, err)

@@ -1,28 +1,19 @@
 package queue
 
 import (
-	"crypto/sha256"
+	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/tidewire/tidewire/stream"
 )
 
-// Unique stores a message once in a period: Enqueue of another one with the same
-// key and period, by any process, stores nothing. Messages of different
-// priorities, or with keys of different partitions, are not duplicates of each
-// other.
+// Unique stores a message once in a period, which begins when the first one is stored: Enqueue of another one with the
+// same key and period, by any process, stores nothing. Messages of different priorities, or with keys of different
+// partitions, are not duplicates of each other.
 //
 // About 100 bytes are kept for each key, until the queue is dropped.
-type Unique struct {
-	// Key names the job, 1 byte to stream.MaxKey. Empty: the message is not unique.
-	Key string
-	// Period, 1 s to stream.KeepRequests. Periods are consecutive, by
-	// PostgreSQL's clock, and begin at multiples of their length: two messages
-	// shortly after each other are both stored if a period ends between them.
-	Period time.Duration
-}
+type Unique = stream.Unique
 
 // ErrDuplicate is the error that a DuplicateError wraps: a message with that
 // unique key is already stored in this period; it may be done.
@@ -38,28 +29,59 @@ func (e *DuplicateError) Unwrap() error { return ErrDuplicate }
 func noneUnique(msgs []Message) error {
 	for i := range msgs {
 		if msgs[i].Unique != (Unique{}) {
-			return fmt.Errorf("%w unique message: it needs a key, and a separate Enqueue or SubmitUnique", ErrInvalid)
+			return fmt.Errorf("%w unique message: it needs a key, and a separate Enqueue", ErrInvalid)
 		}
 	}
 	return nil
 }
 
-func (u Unique) validate() error {
-	if len(u.Key) > stream.MaxKey {
-		return fmt.Errorf("%w unique key: %d bytes, want at most %d", ErrInvalid, len(u.Key), stream.MaxKey)
+// isUnique reports whether the messages of a call are one that is unique.
+func isUnique(msgs []Message) bool { return len(msgs) == 1 && msgs[0].Unique.Key != "" }
+
+// submitUnique submits a message that is unique, with a RequestID or without one.
+func (p *Enqueuer) submitUnique(ctx context.Context, request stream.RequestID, m Message, done func(Enqueued, error)) error {
+	to, ok, err := p.queue.route(&m)
+	if err != nil {
+		return err
 	}
-	if u.Period < time.Second || u.Period > stream.KeepRequests {
-		return fmt.Errorf("%w unique period: %v, want %v to %v", ErrInvalid, u.Period, time.Second, stream.KeepRequests)
+	if !ok {
+		to = p.queue.PartitionOf(m.Unique.Key)
 	}
-	return nil
+	plain, err := m.withDue()
+	if err != nil {
+		return err
+	}
+	c := p.call(to, done)
+	err = p.appender.Partition(to).SubmitUnique(ctx, request, m.Unique, plain, c.done)
+	if err != nil { // then done is not called
+		c.recycle()
+	}
+	return enqueueError(err)
 }
 
-// uniquePrefix begins the client names of the requests of unique messages.
-const uniquePrefix = "unique/"
+// enqueueUnique is submitUnique that waits for the commit.
+func (p *Enqueuer) enqueueUnique(ctx context.Context, request stream.RequestID, m Message) (Enqueued, error) {
+	type answer struct {
+		at  Enqueued
+		err error
+	}
+	answered := make(chan answer, 1)
+	err := p.submitUnique(ctx, request, m, func(at Enqueued, err error) { answered <- answer{at, err} })
+	if err != nil {
+		return Enqueued{}, err
+	}
+	select {
+	case a := <-answered:
+		return a.at, a.err
+	case <-ctx.Done():
+		return Enqueued{}, ctx.Err()
+	}
+}
 
-// client returns the client name of the requests that store messages with that
-// key (see stream.RequestID). The period is a part of the name, because
-// sequences for a longer period would be lower.
-func (u Unique) client() string {
-	return fmt.Sprintf(uniquePrefix+"%d/%x", u.Period.Microseconds(), sha256.Sum256([]byte(u.Key)))
+// orDuplicate returns a DuplicateError for a duplicate.
+func orDuplicate(at Enqueued, err error) (Enqueued, error) {
+	if err == nil && at.Duplicate {
+		err = &DuplicateError{Position: at.First}
+	}
+	return at, err
 }

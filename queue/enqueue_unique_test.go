@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tidewire/tidewire/queue"
+	"github.com/tidewire/tidewire/stream"
 )
 
 // only is a message that is unique.
@@ -32,7 +33,6 @@ func TestUnique_OncePerPeriod(t *testing.T) {
 			_, far := elsewhere(t, db.URL, "jobs")
 			n, _ := start(t, q, queue.NodeConfig{})
 			n2, _ := start(t, far, queue.NodeConfig{})
-			untilEarly(t, 10*time.Minute)
 			for job := range 3 {
 				var mu sync.Mutex
 				var calling sync.WaitGroup
@@ -72,27 +72,23 @@ func TestUnique_OncePerPeriod(t *testing.T) {
 	}
 }
 
-// untilEarly waits until a period does not end soon.
-func untilEarly(t *testing.T, period time.Duration) {
-	t.Helper()
-	for time.Until(time.Now().Truncate(period).Add(period)) < 10*time.Second {
-		time.Sleep(time.Second)
-	}
-}
-
-// TestUnique_NextPeriod stores again when the period is over.
-func TestUnique_NextPeriod(t *testing.T) {
+// TestUnique_PeriodBeginsWithTheFirst: a key is stored again when a period has passed since it was stored, and not before.
+func TestUnique_PeriodBeginsWithTheFirst(t *testing.T) {
 	t.Parallel()
 	_, q := setup(t, queue.Options{})
 	n, _ := start(t, q, queue.NodeConfig{})
-	first := mustEnqueue(t, n, only("a", "x", time.Second))
+	before := time.Now()
+	first := mustEnqueue(t, n, only("a", "x", 2*time.Second))
 	eventually(t, "it is stored again", func() bool {
-		again, err := firstOf(n.Enqueue(t.Context(), only("a", "x", time.Second)))
+		again, err := firstOf(n.Enqueue(t.Context(), only("a", "x", 2*time.Second)))
 		if err != nil && (!errors.Is(err, queue.ErrDuplicate) || again != first) {
 			t.Fatalf("at %d: %v; the first is at %d", again, err, first)
 		}
 		return err == nil
 	})
+	if passed := time.Since(before); passed < 2*time.Second {
+		t.Errorf("it is stored again after %v", passed)
+	}
 	for _, msgs := range [][]queue.Message{
 		{only("a", "", time.Millisecond)}, {only("a", "", time.Hour)}, {only("", "", time.Second)},
 		{only(strings.Repeat("k", 1025), "", time.Second)}, {only("a", "", time.Second), {}},
@@ -118,13 +114,23 @@ func (c *cutter) TraceQueryStart(ctx context.Context, conn *pgx.Conn, q pgx.Trac
 
 func (c *cutter) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
-// TestUnique_ConnectionLost cuts the connections on which an Enqueue asks for
-// PostgreSQL's clock, and on which its request is looked up: neither is an error, and
-// the first of two is stored.
+func (c *cutter) TraceBatchStart(ctx context.Context, conn *pgx.Conn, b pgx.TraceBatchStartData) context.Context {
+	for _, q := range b.Batch.QueuedQueries {
+		ctx = c.TraceQueryStart(ctx, conn, pgx.TraceQueryStartData{SQL: q.SQL})
+	}
+	return ctx
+}
+
+func (c *cutter) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
+
+func (c *cutter) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
+
+// TestUnique_ConnectionLost cuts the connections on which the request of a unique message is looked up, and that of its
+// duplicate is recorded: neither is an error, and the first of two is stored.
 func TestUnique_ConnectionLost(t *testing.T) {
 	t.Parallel()
 	db, _ := setup(t, queue.Options{})
-	for _, text := range []string{"extract(epoch FROM clock_timestamp())", "tidewire.find_requests"} {
+	for _, text := range []string{"tidewire.find_requests", "tidewire.record_duplicates"} {
 		cfg, err := pgxpool.ParseConfig(db.URL)
 		if err != nil {
 			t.Fatal(err)
@@ -135,32 +141,31 @@ func TestUnique_ConnectionLost(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer pool.Close()
+		t.Cleanup(pool.Close)
 		q, err := queue.Lookup(t.Context(), pool, "jobs")
 		if err != nil {
 			t.Fatal(err)
 		}
-		n, stop := start(t, q, queue.NodeConfig{})
-		untilEarly(t, 10*time.Minute)
-		first, err := firstOf(n.Enqueue(t.Context(), only(text, "", 10*time.Minute)))
-		if err != nil {
-			t.Errorf("beside a cut of %q: %v", text, err)
+		e := enqueuer(t, q)
+		for sequence := range int64(2) {
+			at, err := e.EnqueueAs(t.Context(), stream.RequestID{Client: text, Sequence: sequence}, only(text, "", 10*time.Minute))
+			if err != nil || at.Duplicate != (sequence > 0) {
+				t.Errorf("%d, beside a cut of %q: %+v, %v", sequence, text, at, err)
+			}
 		}
-		again, err := firstOf(n.Enqueue(t.Context(), only(text, "", 10*time.Minute)))
-		if !errors.Is(err, queue.ErrDuplicate) || again != first || !c.cut.Load() {
-			t.Errorf("again, beside a cut of %q, %t: at %d, %v; want the duplicate of %d", text, c.cut.Load(), again, err, first)
+		if !c.cut.Load() {
+			t.Errorf("%q was not cut", text)
 		}
-		stop()
 	}
-	if stored := count(t, db.Pool, `SELECT head FROM tidewire.stream_state((SELECT id FROM tidewire.queue))`); stored < 2 {
+	if stored := count(t, db.Pool, `SELECT head FROM tidewire.stream_state((SELECT id FROM tidewire.queue))`); stored != 2 {
 		t.Errorf("the stream ends at %d, want 2 messages", stored)
 	}
 }
 
-// TestSubmitUnique_Order: one caller submits each job twice without waiting: the
+// TestSubmit_UniqueInOrder: one caller submits each job twice without waiting: the
 // first is stored, and the second is its duplicate. Accepted calls are answered
 // even if the Enqueuer stops, and nothing is accepted after that.
-func TestSubmitUnique_Order(t *testing.T) {
+func TestSubmit_UniqueInOrder(t *testing.T) {
 	t.Parallel()
 	for name, opts := range map[string]queue.Options{"plain": {}, "priorities": {Priorities: 2}, "partitions": {Partitions: 3}} {
 		t.Run(name, func(t *testing.T) {
@@ -171,13 +176,12 @@ func TestSubmitUnique_Order(t *testing.T) {
 			var running sync.WaitGroup
 			p.Start()
 			running.Go(func() { <-ctx.Done(); p.Stop() })
-			untilEarly(t, 10*time.Minute)
 			const pairs = 200
 			var mu sync.Mutex
 			at, errs := make([]int64, 2*pairs), make([]error, 2*pairs)
 			answers := 0
 			for i := range 2 * pairs {
-				err := p.SubmitUnique(t.Context(), only(fmt.Sprint(i/2), "x", 10*time.Minute), func(stored queue.Enqueued, err error) {
+				err := p.Submit(t.Context(), []queue.Message{only(fmt.Sprint(i/2), "x", 10*time.Minute)}, func(stored queue.Enqueued, err error) {
 					mu.Lock()
 					defer mu.Unlock()
 					at[i], errs[i] = stored.First, err
@@ -197,7 +201,7 @@ func TestSubmitUnique_Order(t *testing.T) {
 					t.Errorf("pair %d: at %d, %v, and then at %d, %v", i, at[2*i], errs[2*i], at[2*i+1], errs[2*i+1])
 				}
 			}
-			if err := p.SubmitUnique(t.Context(), only("late", "", time.Second), nil); !errors.Is(err, queue.ErrClosed) {
+			if err := p.Submit(t.Context(), []queue.Message{only("late", "", time.Second)}, nil); !errors.Is(err, queue.ErrClosed) {
 				t.Errorf("after the end: %v, want ErrClosed", err)
 			}
 		})

@@ -47,8 +47,6 @@ RETURNING max_attempts, retry_min, retry_max`
 
 	existingSQL = `SELECT id FROM tidewire.queue WHERE id = ANY($1)`
 
-	clockSQL = `SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint`
-
 	writeSQL = `
 SELECT sequence, kind, token, lo, hi, until, body
 FROM tidewire.queue_write($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)`

@@ -15,7 +15,7 @@ func TestQueries_Prepare(t *testing.T) {
 	for name, sql := range map[string]string{
 		"beginSQL": beginSQL, "commitSQL": commitSQL, "ensureQueueSQL": ensureQueueSQL,
 		"lookupQueueSQL": lookupQueueSQL, "listQueuesSQL": listQueuesSQL, "dropQueueSQL": dropQueueSQL, "ownsStreamSQL": ownsStreamSQL, "ownedStreamsSQL": ownedStreamsSQL,
-		"clockSQL": clockSQL, "writeSQL": writeSQL, "idleTimeoutSQL": idleTimeoutSQL, "rotateSQL": rotateSQL, "journalSizeSQL": journalSizeSQL,
+		"writeSQL": writeSQL, "idleTimeoutSQL": idleTimeoutSQL, "rotateSQL": rotateSQL, "journalSizeSQL": journalSizeSQL,
 		"sideStatsSQL": sideStatsSQL, "deadSQL": deadSQL, "redriveSQL": redriveSQL,
 		"redriveAllSQL": redriveAllSQL, "purgeSideSQL": purgeSideSQL, "ensureFamilySQL": ensureFamilySQL, "lookupFamilySQL": lookupFamilySQL,
 		"beginDropSQL": beginDropSQL, "droppingSQL": droppingSQL, "lastMemberSQL": lastMemberSQL, "endDropSQL": endDropSQL, "lookSQL": lookSQL,

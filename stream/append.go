@@ -120,7 +120,8 @@ type appendBatch struct {
 // call is one Submit: its number of rows, and their outcome.
 type call struct {
 	rows     int       // if an earlier call stored them: how many that one stored
-	request  RequestID // without ID if it carried none
+	request  RequestID // without a Client if it carried none
+	unique   RequestID // of its unique message, or without a Client: see Unique.request
 	done     func(Appended, error)
 	first    int64
 	err      error
@@ -154,8 +155,8 @@ type Appended struct {
 	// recorded by a version of Tidewire that did not record the number of messages, Last is
 	// computed from the number of messages in the repetition.
 	First, Last int64
-	// Duplicate says that an earlier call with the same RequestID stored the messages, and this call
-	// stored nothing.
+	// Duplicate says that an earlier call with the same RequestID or Unique stored the messages, and this
+	// call stored nothing.
 	Duplicate bool
 }
 
@@ -231,7 +232,7 @@ func (a *Appender) submit(ctx context.Context, msgs []Message, c call) error {
 	}
 	defer a.leave()
 	c.rows = len(msgs)
-	return a.add(ctx, msgs, bytes+len(c.request.Client), c)
+	return a.add(ctx, msgs, bytes+len(c.request.Client)+len(c.unique.Client), c)
 }
 
 // validAppend validates the messages of one call and returns their size in a batch.

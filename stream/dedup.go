@@ -100,8 +100,28 @@ type finding struct {
 // find looks up requests. While PostgreSQL is unavailable it retries until ctx
 // ends.
 func (w *batchWriter) find(ctx context.Context, requests []request) (map[RequestID]finding, error) {
+	return w.lookUp(ctx, func(ctx context.Context) (map[RequestID]finding, error) { return w.findOnce(ctx, requests) })
+}
+
+// recordDuplicates records that the messages of requests are at firsts, each a unique one that is stored already, and looks
+// the requests up, as find does.
+func (w *batchWriter) recordDuplicates(ctx context.Context, requests []request, firsts []int64) (map[RequestID]finding, error) {
+	ids, sequences := columnsOf(requests)
+	return w.lookUp(ctx, func(ctx context.Context) (found map[RequestID]finding, err error) {
+		ctx, cancel := context.WithTimeout(ctx, w.cfg.Timeout)
+		defer cancel()
+		err = inReadCommitted(ctx, w.pool, recordDuplicatesSQL, []any{w.table.lock, ids, sequences, firsts}, func(rows pgx.Rows) error {
+			found, err = findings(rows, requests)
+			return err
+		})
+		return found, err
+	})
+}
+
+// lookUp calls once. While PostgreSQL is unavailable it does so again, until ctx ends.
+func (w *batchWriter) lookUp(ctx context.Context, once func(context.Context) (map[RequestID]finding, error)) (map[RequestID]finding, error) {
 	for failed := 0; ; failed++ {
-		found, err := w.findOnce(ctx, requests)
+		found, err := once(ctx)
 		switch {
 		case err == nil:
 			return found, nil
@@ -128,33 +148,44 @@ func (w *batchWriter) findOnce(ctx context.Context, requests []request) (map[Req
 	if err := s.Connect(ctx); err != nil {
 		return nil, err
 	}
-	ids, sequences := make([]string, len(requests)), make([]int64, len(requests))
-	for i, r := range requests {
-		ids[i], sequences[i] = r.Client, r.Sequence
-	}
-	found := make(map[RequestID]finding)
+	ids, sequences := columnsOf(requests)
+	var found map[RequestID]finding
 	rows, err := s.Conn().Query(ctx, findRequestsSQL, w.table.lock, ids, sequences)
 	if err == nil {
-		var first *int64
-		var tooOld bool
-		var count *int
-		n := 0
-		_, err = pgx.ForEachRow(rows, []any{&first, &tooOld, &count}, func() error {
-			if first != nil {
-				f := finding{first: *first}
-				if count != nil {
-					f.count = *count
-				}
-				found[requests[n].RequestID] = f
-			} else if tooOld {
-				found[requests[n].RequestID] = finding{tooOld: true}
-			}
-			n++
-			return nil
-		})
+		found, err = findings(rows, requests)
 	}
 	if err = s.Replicated(err); err != nil {
 		s.CloseIfLost()
 	}
+	return found, err
+}
+
+func columnsOf(requests []request) (clients []string, sequences []int64) {
+	for _, r := range requests {
+		clients, sequences = append(clients, r.Client), append(sequences, r.Sequence)
+	}
+	return clients, sequences
+}
+
+// findings collects the rows of find_requests.
+func findings(rows pgx.Rows, requests []request) (map[RequestID]finding, error) {
+	found := make(map[RequestID]finding)
+	var first *int64
+	var tooOld bool
+	var count *int
+	n := 0
+	_, err := pgx.ForEachRow(rows, []any{&first, &tooOld, &count}, func() error {
+		if first != nil {
+			f := finding{first: *first}
+			if count != nil {
+				f.count = *count
+			}
+			found[requests[n].RequestID] = f
+		} else if tooOld {
+			found[requests[n].RequestID] = finding{tooOld: true}
+		}
+		n++
+		return nil
+	})
 	return found, err
 }

@@ -11,12 +11,14 @@ type part struct {
 	calls []call
 }
 
-// requestsOf appends the requests of the calls that carry a RequestID.
+// requestsOf appends the requests of the calls: of those that carry a RequestID, and of unique messages.
 func requestsOf(all []request, calls []call) []request {
 	row := 0
 	for i := range calls {
-		if calls[i].request.Client != "" {
-			all = append(all, request{calls[i].request, row, calls[i].rows})
+		for _, id := range []RequestID{calls[i].request, calls[i].unique} {
+			if id.Client != "" {
+				all = append(all, request{id, row, calls[i].rows})
+			}
 		}
 		row += calls[i].rows
 	}
@@ -38,6 +40,7 @@ func (a *Appender) writeRest(ctx context.Context, rows *rowBatch, calls []call) 
 		return
 	}
 	known, fresh, again := sortOut(rows, calls, found)
+	a.recordDuplicates(ctx, known)
 	n := copy(calls, known)
 	m := n + copy(calls[n:], fresh.calls)
 	copy(calls[m:], again.calls)
@@ -52,34 +55,66 @@ func (a *Appender) writeRest(ctx context.Context, rows *rowBatch, calls []call) 
 // sortOut splits the calls into known ones, whose result it notes, fresh ones, and
 // those that repeat a fresh one.
 func sortOut(rows *rowBatch, calls []call, found map[RequestID]finding) (known []call, fresh, again part) {
-	seen := make(map[RequestID]bool)
+	seen := map[RequestID]bool{}
 	at := 0
 	for _, c := range calls {
-		f := found[c.request]
-		to := &fresh
-		switch {
-		case c.request.Client == "":
-		case f.tooOld:
-			c.err = fmt.Errorf("%w: %d of client %q; continue with sequences higher than all before", ErrSequenceTooOld, c.request.Sequence, c.request.Client)
-			to = nil
-		case f.first != 0:
-			c.first, c.repeated = f.first, true
-			to = nil
-		case seen[c.request]:
-			to = &again
-		default:
-			seen[c.request] = true
-		}
-		if to == nil {
-			at = rows.skip(at, c.rows)
-			if f.count > 0 {
-				c.rows = f.count
-			}
+		rowsOf := c.rows
+		if c.answeredBy(found[c.request]) || c.answeredBy(found[c.unique]) {
+			at = rows.skip(at, rowsOf)
 			known = append(known, c)
 			continue
+		}
+		to := &fresh
+		if seen[c.request] || seen[c.unique] {
+			to = &again
+		}
+		for _, id := range []RequestID{c.request, c.unique} {
+			if id.Client != "" {
+				seen[id] = true
+			}
 		}
 		to.calls = append(to.calls, c)
 		at = to.rows.take(rows, at, c.rows)
 	}
 	return known, fresh, again
+}
+
+// answeredBy notes the result of the call if the record of its request, or of its unique message, has it.
+func (c *call) answeredBy(f finding) bool {
+	switch {
+	case f.tooOld:
+		c.err = fmt.Errorf("%w: %d of client %q; continue with sequences higher than all before", ErrSequenceTooOld, c.request.Sequence, c.request.Client)
+	case f.first != 0:
+		c.first, c.repeated = f.first, true
+		if f.count > 0 {
+			c.rows = f.count
+		}
+	default:
+		return false
+	}
+	return true
+}
+
+// recordDuplicates records the requests of duplicates of unique messages, so that a repetition gets the same answer
+// after the end of the period.
+func (a *Appender) recordDuplicates(ctx context.Context, known []call) {
+	var of []*call
+	var requests []request
+	var firsts []int64
+	for i := range known {
+		if c := &known[i]; c.err == nil && c.unique.Client != "" && c.request.Client != "" {
+			of, requests, firsts = append(of, c), append(requests, request{RequestID: c.request}), append(firsts, c.first)
+		}
+	}
+	if len(of) == 0 {
+		return
+	}
+	found, err := a.writer.recordDuplicates(ctx, requests, firsts)
+	for _, c := range of {
+		if err != nil {
+			c.err = a.explain(ctx, err)
+		} else {
+			c.answeredBy(found[c.request])
+		}
+	}
 }

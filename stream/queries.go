@@ -47,12 +47,13 @@ FROM unnest($2::bytea[], $3::text[], $4::jsonb[]) WITH ORDINALITY AS t (p, k, h,
 
 	// recordRequestsSQL comes after take_positions, begin_batch or take_shared, and before
 	// the rows: with COPY, a check after it would come only when the rows are sent.
-	recordRequestsSQL = `SELECT tidewire.record_requests($1, $2, $3, $4, $5, $6)`
-	recordRequestsFmt = `SELECT tidewire.record_requests(%d, %d, %s, %s, %s, %s); `
-	findRequestsSQL   = `SELECT first, too_old, count FROM tidewire.find_requests($1, $2, $3), ` + pg.WaitSQL
-	foldRequestsSQL   = `SELECT tidewire.fold_requests($1, $2)`
-	swapRequestsSQL   = `SELECT tidewire.swap_requests($1, $2)`
-	oldRequestsSQL    = `SELECT tidewire.old_requests($1)`
+	recordRequestsSQL   = `SELECT tidewire.record_requests($1, $2, $3, $4, $5, $6)`
+	recordRequestsFmt   = `SELECT tidewire.record_requests(%d, %d, %s, %s, %s, %s); `
+	findRequestsSQL     = `SELECT first, too_old, count FROM tidewire.find_requests($1, $2, $3), ` + pg.WaitSQL
+	recordDuplicatesSQL = `SELECT first, too_old, count FROM tidewire.record_duplicates($1, $2, $3, $4), ` + pg.WaitSQL
+	foldRequestsSQL     = `SELECT tidewire.fold_requests($1, $2)`
+	swapRequestsSQL     = `SELECT tidewire.swap_requests($1, $2)`
+	oldRequestsSQL      = `SELECT tidewire.old_requests($1)`
 
 	// The same for all streams that share tables. $2 and $3 are block numbers.
 	foldSharedRequestsSQL = `SELECT turn, blocks FROM tidewire.fold_shared_requests($1, $2, $3)`

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tidewire/tidewire/internal/embedpg"
 	"github.com/tidewire/tidewire/internal/pgtest"
 	"github.com/tidewire/tidewire/internal/wsproxy"
 )
@@ -16,7 +17,7 @@ import (
 // scenario is one entry of a file in scenarios/. Each $ in its text stands for a prefix that no other run has.
 type scenario struct {
 	Name string `json:"name"`
-	// Server, if given, asks for a server of its own: "own", "closed" (which needs tokens), or "two" (a cluster of two).
+	// Server, if given, asks for a server of its own: "own", "closed" (which needs tokens), "two" (a cluster of two), or "database" (with a PostgreSQL of its own).
 	Server  string   `json:"server"`
 	Flags   []string `json:"flags"` // of its own server
 	Streams []string `json:"streams"`
@@ -85,6 +86,7 @@ type world struct {
 	t       *testing.T
 	servers []*server // of this scenario; one that is shared is not killed
 	own     bool
+	db      *embedpg.Server // of a server with a PostgreSQL of its own
 	proxy   *wsproxy.Proxy
 	runner  *runner
 	begun   map[string]int // commands that have no answer yet
@@ -112,17 +114,22 @@ func newWorld(t *testing.T, l library, own bool, streams, queues []string, serve
 // run runs the scenario with a library.
 func (s scenario) run(t *testing.T, l library, shared *server) {
 	servers := []*server{shared}
+	var db *embedpg.Server
 	switch s.Server {
 	case "own":
 		servers = []*server{startServer(t, pgtest.Open(t), s.Flags...)}
 	case "closed":
 		servers = []*server{startServer(t, pgtest.Open(t), append(closed(t), s.Flags...)...)}
+	case "database":
+		db = pgtest.Start(t)
+		servers = []*server{startServer(t, pgtest.DB{URL: db.URL()}, s.Flags...)}
 	case "two":
 		db := pgtest.Open(t)
 		flags := append([]string{"--cluster", "conformance", "--cluster-listen", "127.0.0.1:0"}, s.Flags...)
 		servers = []*server{startServer(t, db, flags...), startServer(t, db, flags...)}
 	}
 	w := newWorld(t, l, s.Server != "", s.Streams, s.Queues, servers...)
+	w.db = db
 	for i, step := range s.Steps {
 		began := time.Now()
 		if err := w.step(step); err != nil {

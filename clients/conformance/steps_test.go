@@ -25,6 +25,7 @@ import (
 //	{"fault":{…}}                          a rule of the proxy
 //	{"proxy":"cut"|"refuse"|"heal"}
 //	{"server":"kill"|"stop"|"start"|"other"}   "other" sends further connections to the other server of two
+//	{"database":"kill"|"start"}            the PostgreSQL of a server that has its own
 //	{"runner":"freeze"|"thaw"}             SIGSTOP and SIGCONT, like a laptop that sleeps
 //	{"publish":{"stream":…,"values":[…]}}  another program publishes; or "count" and "from"
 //	{"http":{"method":…,"path":…,"body":…,"ok":{…}}}   another program
@@ -42,6 +43,7 @@ var acts = map[string]func(*world, any) error{
 	"fault":    (*world).fault,
 	"proxy":    (*world).breakProxy,
 	"server":   (*world).breakServer,
+	"database": (*world).breakDatabase,
 	"runner":   (*world).breakRunner,
 	"publish":  (*world).publish,
 	"http":     (*world).ask,
@@ -237,6 +239,19 @@ func (w *world) breakServer(v any) error {
 	}
 	w.proxy.SetTarget(w.server().addr)
 	return nil
+}
+
+func (w *world) breakDatabase(v any) error {
+	if w.db == nil {
+		return errors.New("the PostgreSQL is shared: give the scenario its own")
+	}
+	switch v {
+	case "kill":
+		return w.db.Kill(w.t.Context())
+	case "start":
+		return w.db.Restart(w.t.Context())
+	}
+	return fmt.Errorf("there is no act %q", v)
 }
 
 func (w *world) breakRunner(v any) error {

@@ -48,6 +48,16 @@ func TestWhatDoesNotBeginIsTakenBack(t *testing.T) {
 	}
 }
 
+// TestWhatAHandlerGetsBegins: the server is told before the handler is called, without an answer.
+func TestWhatAHandlerGetsBegins(t *testing.T) {
+	ctx := testContext(t)
+	_, _, p := working(t, ctx, func(context.Context, *Job[[]byte]) error { return nil }, 1)
+	if got := p.read("begin"); fmt.Sprint(got) != "map[deliveries:[d1] queue:q type:begin]" {
+		t.Errorf("got %v", got)
+	}
+	p.answer(p.read("ack"), "ok", frame{"count": 1})
+}
+
 // TestAWorkerThatStopsDoesNotConsumeAgain has the connection end while a worker waits for its handlers.
 func TestAWorkerThatStopsDoesNotConsumeAgain(t *testing.T) {
 	ctx := testContext(t)

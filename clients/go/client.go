@@ -55,6 +55,7 @@ type Client struct {
 	subs    map[string]subscriber
 	workers map[string]*workerCore
 	rooms   map[string]*Membership
+	joining map[string]bool // rooms whose chats wait
 }
 
 // source is something that begins anew on each connection.
@@ -92,7 +93,7 @@ func Open(address string, options Options) (*Client, error) {
 	rand.Read(name[:])
 	c := &Client{
 		url: address, opts: options.withDefaults(), name: hex.EncodeToString(name[:]), sent: map[uint64]*request{}, resting: map[*request]struct{}{},
-		between: pauseAfter, within: dialTimeout, subs: map[string]subscriber{}, workers: map[string]*workerCore{}, rooms: map[string]*Membership{},
+		between: pauseAfter, within: dialTimeout, subs: map[string]subscriber{}, workers: map[string]*workerCore{}, rooms: map[string]*Membership{}, joining: map[string]bool{},
 	}
 	c.life, c.end = context.WithCancel(context.Background())
 	return c, nil

@@ -122,6 +122,9 @@ func (p *peer) read(kind string) frame {
 	if err := json.Unmarshal(data, &f); err != nil {
 		p.t.Fatalf("%s: %v", data, err)
 	}
+	if f["type"] == "begin" && kind != "begin" { // most tests do not look at these
+		return p.read(kind)
+	}
 	if f["type"] != kind {
 		p.t.Fatalf("got %s, want %s", data, kind)
 	}

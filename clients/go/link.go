@@ -38,6 +38,7 @@ type link struct {
 	first   []*request     // of the library, to be sent before all others; under the lock of the client
 	control []control      // what has no answer; under the lock of the client
 	pong    []byte         // to be sent, since the server has asked; only the last one counts; under the lock of the client
+	begins  begins         // under the lock of the client
 	left    map[string]int // rooms, with the answers to leave that are due; under the lock of the client
 
 	reader struct { // of the goroutine that reads
@@ -233,7 +234,8 @@ func (l *link) write() {
 		}
 		for {
 			var unasked []control
-			todo, unasked = l.c.next(l, todo[:0])
+			var begun chan struct{}
+			todo, unasked, begun = l.c.next(l, todo[:0])
 			if len(todo) == 0 && len(unasked) == 0 {
 				break
 			}
@@ -243,6 +245,9 @@ func (l *link) write() {
 			if err != nil {
 				l.close(0)
 				return
+			}
+			if begun != nil {
+				close(begun)
 			}
 		}
 	}
@@ -290,13 +295,13 @@ const (
 )
 
 // next takes what l sends next.
-func (c *Client) next(l *link, todo []*request) ([]*request, []control) {
+func (c *Client) next(l *link, todo []*request) ([]*request, []control, chan struct{}) {
 	c.mu.Lock()
 	defer c.unlock()
 	if c.link != l {
-		return nil, nil
+		return nil, nil, nil
 	}
-	unasked := l.control
+	unasked, begun := l.begins.take(l.control)
 	l.control = nil
 	if l.pong != nil {
 		unasked = append(unasked, control{websocket.PongMessage, l.pong})
@@ -306,6 +311,7 @@ func (c *Client) next(l *link, todo []*request) ([]*request, []control) {
 		todo = c.number(todo, r)
 	}
 	l.first = nil
+	var held []*request
 	bytes, i := 0, 0
 	for i < len(c.ready) && bytes < writeBytes {
 		r := c.ready[i]
@@ -318,6 +324,9 @@ func (c *Client) next(l *link, todo []*request) ([]*request, []control) {
 			continue
 		case r.members == nil && c.tooBig(r):
 			continue
+		case r.room != "" && c.joining[r.room]:
+			held = append(held, r)
+			continue
 		}
 		if c.batches(r) {
 			var n int
@@ -327,13 +336,15 @@ func (c *Client) next(l *link, todo []*request) ([]*request, []control) {
 		bytes += r.size + 64
 		todo = c.number(todo, r)
 	}
+	i -= len(held)
+	copy(c.ready[i:], held)
 	if i == len(c.ready) {
 		clear(c.ready)
 		c.ready = c.ready[:0]
 	} else {
 		c.ready = append(c.ready[:0], c.ready[i:]...)
 	}
-	return todo, unasked
+	return todo, unasked, begun
 }
 
 // number gives a request what it needs on the wire. The caller holds the lock.

@@ -161,7 +161,7 @@ func Priority(n int) EnqueueOption {
 	return enqueueOption(func(o *EnqueueOptions) { o.Priority = n })
 }
 
-// Unique stores the message once in each period.
+// Unique stores the message once in a period, which begins with the first one.
 func Unique(key string, period time.Duration) EnqueueOption {
 	return enqueueOption(func(o *EnqueueOptions) { o.UniqueKey, o.UniqueFor = key, period })
 }

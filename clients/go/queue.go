@@ -66,7 +66,7 @@ func (q *Queue[T]) request(ctx context.Context, values []T, options []EnqueueOpt
 	if err != nil {
 		return nil, o, err
 	}
-	r.numbered = o.UniqueKey == "" // that makes it repeatable, too
+	r.numbered = true
 	s := r.send
 	s.delay, s.priority, s.unique, s.period = o.Delay, o.Priority, o.UniqueKey, o.UniqueFor
 	return r, o, nil

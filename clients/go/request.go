@@ -41,6 +41,7 @@ type request struct {
 	alone    bool                           // it has harmed a batch, or may have
 	send     *sending                       // of publish and enqueue
 	kind     string                         // of other requests
+	room     string                         // of a chat: it waits while the client joins that room
 	encode   func(w *writer, r *request)    // their fields
 	limit    int                            // of a page of events
 	asked    int                            // limit as it is sent
@@ -305,7 +306,7 @@ var retried = map[string]bool{"outcome_unknown": true, "token_expired": true}
 // refuse takes the error to a request. The caller holds the lock.
 func (c *Client) refuse(r *request, w *wireError) {
 	e := w.base(requestID(r.id))
-	if r.repeat == again && (w.Retryable || retried[w.Code] && (r.numbered || r.send != nil || w.Code == "token_expired")) && !c.closed {
+	if r.repeat == again && (w.Retryable || retried[w.Code] && (r.numbered || w.Code == "token_expired")) && !c.closed {
 		r.err = e
 		r.lost = r.lost || w.Code == "outcome_unknown"
 		wait := e.RetryAfter

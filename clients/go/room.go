@@ -144,6 +144,7 @@ func (r *Room) Join(ctx context.Context, options ...JoinOption) (*Membership, er
 
 // attach joins on l. The client holds its lock.
 func (m *Membership) attach(l *link) {
+	m.c.joining[m.room] = true
 	m.mu.Lock()
 	m.link = l
 	has, last := m.has, m.last
@@ -183,6 +184,7 @@ func (m *Membership) answered(a *answer, err error) {
 	}
 	m.begun = true
 	m.mu.Unlock()
+	m.joins(false)
 	m.once.Do(func() { close(m.ready) })
 }
 
@@ -197,11 +199,27 @@ func (m *Membership) failed(err error) {
 		m.finish(err)
 		return
 	}
+	m.joins(true)
 	m.mu.Lock()
 	wait := pause(m.attempts)
 	m.attempts++
 	m.mu.Unlock()
 	m.c.reattach(m, max(wait, e.RetryAfter))
+}
+
+// joins notes whether the client is about to join. The server takes a chat only after that, so chats wait.
+func (m *Membership) joins(now bool) {
+	m.c.mu.Lock()
+	defer m.c.unlock()
+	if m.c.rooms[m.room] != m {
+		return
+	}
+	if now {
+		m.c.joining[m.room] = true
+		return
+	}
+	delete(m.c.joining, m.room)
+	m.c.wake()
 }
 
 func (m *Membership) detach() {
@@ -212,6 +230,7 @@ func (m *Membership) detach() {
 
 // finish ends the iteration, after what has come.
 func (m *Membership) finish(err error) {
+	m.joins(false)
 	m.c.mu.Lock()
 	if m.c.rooms[m.room] == m {
 		delete(m.c.rooms, m.room)

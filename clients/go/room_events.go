@@ -131,6 +131,7 @@ func (m *Membership) caughtUp() {
 
 // rejoin asks for the chats that were left out: those after the last one that came.
 func (m *Membership) rejoin(l *link) {
+	m.joins(true)
 	m.leave(l, func(_ *answer, err error) {
 		if err == errDetached {
 			return
@@ -219,7 +220,7 @@ func (m *Membership) ChatFields(ctx context.Context, fields map[string]any, opti
 	if err != nil {
 		return Published{}, &Error{Code: "invalid", Message: "the chat cannot be encoded: " + err.Error(), cause: err}
 	}
-	r := &request{kind: "chat", repeat: once, asText: true, size: len(rest)}
+	r := &request{kind: "chat", room: m.room, repeat: once, asText: true, size: len(rest)}
 	if m.Stored() {
 		r.repeat, r.numbered = again, true
 		r.check = m.placed

@@ -97,7 +97,7 @@ func OnRevoked(f func(partitions []int)) SubscribeOption {
 	return subscribeOption(func(o *SubscribeOptions) { o.Revoked = f })
 }
 
-// OnInvalid calls f with a message that the codec refuses, and leaves it out. Without it the iteration ends with the error.
+// OnInvalid calls f with a message that the codec refuses, and leaves it out. Without it the iteration yields the error, and goes on if the program does.
 func OnInvalid(f func(*InvalidMessageError)) SubscribeOption {
 	return subscribeOption(func(o *SubscribeOptions) { o.Invalid = f })
 }

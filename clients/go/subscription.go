@@ -2,6 +2,7 @@ package tidewire
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"maps"
 	"slices"
@@ -54,7 +55,7 @@ func (s *Subscription[T]) CommitTo(ctx context.Context, partition int, position 
 }
 
 // Messages iterates over the messages. The iteration ends with an error, without one after Close, and with that of ctx when it ends.
-// Another one goes on where it has stopped.
+// Another one goes on where it has stopped. A message that the codec refuses is an *InvalidMessageError, after which the iteration goes on.
 func (s *Subscription[T]) Messages(ctx context.Context) iter.Seq2[Message[T], error] {
 	return func(yield func(Message[T], error) bool) {
 		for {
@@ -67,11 +68,7 @@ func (s *Subscription[T]) Messages(ctx context.Context) iter.Seq2[Message[T], er
 				return
 			}
 			m, ok, err := s.decode(raw)
-			if err != nil {
-				yield(m, err)
-				return
-			}
-			if ok && !yield(m, nil) {
+			if (ok || err != nil) && !yield(m, err) {
 				return
 			}
 		}
@@ -113,7 +110,7 @@ func (p Page[T]) Commit(ctx context.Context) error {
 	return nil
 }
 
-// Pages iterates over pages of up to n messages. It waits for the first message of a page, and for no other.
+// Pages iterates over pages of up to n messages. It waits for the first message of a page, and for no other. Of errors it says what Messages says.
 func (s *Subscription[T]) Pages(ctx context.Context, n int) iter.Seq2[Page[T], error] {
 	return func(yield func(Page[T], error) bool) {
 		if err := atLeast("n", n, 1); err != nil {
@@ -125,8 +122,7 @@ func (s *Subscription[T]) Pages(ctx context.Context, n int) iter.Seq2[Page[T], e
 			if len(page.Messages) > 0 && !yield(page, nil) {
 				return
 			}
-			if err != nil {
-				yield(Page[T]{}, err)
+			if err != nil && (!yield(Page[T]{}, err) || !errors.As(err, new(*InvalidMessageError))) {
 				return
 			}
 			if !more {

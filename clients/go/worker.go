@@ -88,6 +88,7 @@ func (w *workerCore) attach(l *link) {
 	w.c.startOn(l, &request{kind: "consume", repeat: own, then: w.answered, encode: func(out *writer, _ *request) {
 		out.text("queue", w.queue)
 		out.number("credits", int64(w.options.Concurrency))
+		out.yes("begin")
 	}})
 }
 
@@ -235,9 +236,12 @@ func (w *workerCore) take(l *link, m *incoming) error {
 // run calls the handler, for one delivery after the other.
 func (w *workerCore) run(d *delivery) {
 	for d != nil {
-		err := w.handle(d.ctx, d)
-		w.log(d, err)
-		d = w.handled(d, err)
+		if d.link.begin(w.queue, d.name) { // else it is lost, and nobody has seen it
+			err := w.handle(d.ctx, d)
+			w.log(d, err)
+			w.handled(d, err)
+		}
+		d = w.following()
 	}
 }
 
@@ -251,8 +255,8 @@ func (w *workerCore) log(d *delivery, err error) {
 	w.c.opts.Logger.Error("tidewire: a handler has failed", "queue", w.queue, "position", d.position, "attempt", d.attempt, "error", err)
 }
 
-// handled settles a delivery, and returns the next one that waits.
-func (w *workerCore) handled(d *delivery, err error) *delivery {
+// handled settles a delivery.
+func (w *workerCore) handled(d *delivery, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
@@ -268,6 +272,12 @@ func (w *workerCore) handled(d *delivery, err error) *delivery {
 		go w.reject(d, err)
 	}
 	d.cancel()
+}
+
+// following returns the next delivery that waits.
+func (w *workerCore) following() *delivery {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	if len(w.waiting) > 0 && !w.stopping {
 		next := w.waiting[0]
 		w.waiting = w.waiting[1:]

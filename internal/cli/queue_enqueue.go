@@ -114,7 +114,6 @@ func (c *queueEnqueueCmd) submit(p *process, e *queue.Enqueuer, result *enqueued
 		}
 		if c.UniqueKey != "" {
 			m.Unique = queue.Unique{Key: c.UniqueKey, Period: time.Duration(c.UniquePeriod)}
-			return e.SubmitUnique(p.ctx, m, result.done)
 		}
 		return e.Submit(p.ctx, []queue.Message{m}, result.done)
 	})

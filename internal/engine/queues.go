@@ -8,10 +8,12 @@ import (
 // EnqueueOptions apply to all messages of a request.
 type EnqueueOptions struct {
 	Delay    time.Duration
-	Priority int // for a queue with priorities
+	Priority int     // for a queue with priorities
+	Unique   *Unique // of the only message of a request; nil if it is not unique
 }
 
-// Unique stores a message with that key only once per period.
+// Unique stores a message with that key only once in a period, which begins with the first one. The Place of another one
+// is that of the first, with Duplicate set.
 type Unique struct {
 	Key    string
 	Period time.Duration
@@ -21,13 +23,10 @@ type Unique struct {
 // it is passed to.
 type Queues interface {
 	// Enqueue is Streams.Publish. With as, the first request is looked for where the messages go: a repetition has to
-	// give the same priority and keys. The delay of the first request counts. Positions are those in the whole
+	// give the same priority and keys. The delay of the first request counts, and a repetition of a unique message gets the first
+	// answer also after the end of the period. Positions are those in the whole
 	// queue, so a Place has no partition.
 	Enqueue(ctx context.Context, queue string, as *RequestID, messages []Message, opts EnqueueOptions, done func(first Place, err error)) error
-	// EnqueueUnique is Enqueue of one message, unless one with that key was stored in
-	// this period: then done gets the place of that message, with Duplicate set.
-	// Calls of one caller are handled in order.
-	EnqueueUnique(ctx context.Context, queue string, m Message, opts EnqueueOptions, unique Unique, done func(place Place, err error)) error
 	// Consume opens a consumer of a queue.
 	Consume(ctx context.Context, queue string, opts ConsumeOptions) (Consumption, error)
 

@@ -239,7 +239,7 @@ func (c *call) replaceDead() {
 	if !ok {
 		return
 	}
-	opts, _, why := c.body.enqueueOptions(c.caller)
+	opts, why := c.body.enqueueOptions(c.caller)
 	if why != nil {
 		c.refuseFor(why)
 		return

@@ -114,7 +114,7 @@ func (c *call) enqueue() {
 	if !ok {
 		return
 	}
-	opts, unique, why := c.body.enqueueOptions(c.caller)
+	opts, why := c.body.enqueueOptions(c.caller)
 	var id *engine.RequestID
 	if why == nil {
 		id, why = c.requestID()
@@ -124,9 +124,6 @@ func (c *call) enqueue() {
 		return
 	}
 	c.store(messages, func(done func(engine.Place, error)) error {
-		if unique != nil {
-			return store.EnqueueUnique(c.ctx, c.queue(), messages[0], opts, *unique, done)
-		}
 		return store.Enqueue(c.ctx, c.queue(), id, messages, opts, done)
 	})
 }

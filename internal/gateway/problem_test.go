@@ -144,7 +144,6 @@ func TestInvalid_NamesTheField(t *testing.T) {
 		{`"type":"publish","stream":"orders","payload":"x","sequence":1`, "invalid", "client: want a name of 1 to 128 bytes beside sequence"},
 		{`"type":"publish","stream":"orders","payload":"x","client":"p"`, "invalid", "sequence: want a number, 0 or more, beside client"},
 		{`"type":"publish","stream":"orders","payload":"x","client":"p","sequence":-1`, "invalid", "sequence: want a number, 0 or more, beside client"},
-		{`"type":"enqueue","queue":"jobs","payload":"x","client":"p","sequence":1,"unique_key":"k","unique_ms":1000`, "invalid", "client: want either unique_key, or client and sequence"},
 		{`"type":"enqueue","queue":"jobs","payload":"x","client":"p"`, "invalid", "sequence: want a number, 0 or more, beside client"},
 		{`"type":"enqueue","queue":"jobs","payload":"x","priority":10`, "invalid", "priority: want a number from 0 to 9"},
 		{`"type":"enqueue","queue":"jobs","payload":"x","delay_ms":-1`, "invalid_duration", "delay_ms: want a number from 0 to 86400000"},

@@ -68,10 +68,11 @@ func (f *fakeQueues) change(do func()) {
 	f.changed = make(chan struct{})
 }
 
+// Enqueue knows the keys of unique messages of one period that never ends.
 func (f *fakeQueues) Enqueue(_ context.Context, queue string, _ *engine.RequestID, messages []engine.Message, opts engine.EnqueueOptions, done func(engine.Place, error)) error {
 	messages = slices.Clone(messages) // the caller keeps the slice
 	f.later(func() {
-		var first int64
+		place := engine.Place{Partition: -1, Count: len(messages)}
 		var err error
 		f.change(func() {
 			q := f.queues[queue]
@@ -86,34 +87,18 @@ func (f *fakeQueues) Enqueue(_ context.Context, queue string, _ *engine.RequestI
 			if opts.Delay > 0 {
 				f.asked = append(f.asked, opts.Delay)
 			}
-			first = q.head + 1
+			if opts.Unique != nil {
+				if place.Position, place.Duplicate = q.unique[opts.Unique.Key]; place.Duplicate {
+					return
+				}
+				q.unique[opts.Unique.Key] = q.head + 1
+			}
+			place.Position = q.head + 1
 			for _, m := range messages {
 				q.head++
 				m.Position = q.head
 				q.ready = append(q.ready, &fakeJob{message: m, from: time.Now().Add(opts.Delay)})
 			}
-		})
-		done(engine.Place{Partition: -1, Position: first}, err)
-	})
-	return nil
-}
-
-// EnqueueUnique knows the keys of one period that never ends.
-func (f *fakeQueues) EnqueueUnique(_ context.Context, queue string, m engine.Message, _ engine.EnqueueOptions, unique engine.Unique, done func(engine.Place, error)) error {
-	f.later(func() {
-		place, err := engine.Place{Partition: -1, Count: 1}, engine.ErrNotFound
-		f.change(func() {
-			q := f.queues[queue]
-			if q == nil {
-				return
-			}
-			if place.Position, place.Duplicate = q.unique[unique.Key]; !place.Duplicate {
-				q.head++
-				m.Position, place.Position = q.head, q.head
-				q.ready = append(q.ready, &fakeJob{message: m})
-				q.unique[unique.Key] = q.head
-			}
-			err = nil
 		})
 		done(place, err)
 	})

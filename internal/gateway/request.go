@@ -335,30 +335,28 @@ func (r *request) queueOptions() (*engine.QueueOptions, *problem) {
 	}, nil
 }
 
-// enqueueOptions returns the options for enqueuing the messages of a caller's request;
-// unique is nil without a unique_key.
-func (r *request) enqueueOptions(c *auth.Caller) (opts engine.EnqueueOptions, unique *engine.Unique, why *problem) {
+// enqueueOptions returns the options for enqueuing the messages of a caller's request.
+func (r *request) enqueueOptions(c *auth.Caller) (opts engine.EnqueueOptions, why *problem) {
 	delay, why := within("delay_ms", r.DelayMS, 0, maxDelay)
 	switch {
 	case why != nil:
-		return opts, nil, why
+		return opts, why
 	case r.Priority < 0 || r.Priority >= maxPriorities:
-		return opts, nil, wrong(engine.CodeInvalid, "priority", between(0, maxPriorities-1))
+		return opts, wrong(engine.CodeInvalid, "priority", between(0, maxPriorities-1))
 	}
 	opts = engine.EnqueueOptions{Delay: delay, Priority: int(r.Priority)}
 	if !r.Has(wire.FieldUniqueKey) && r.UniqueMS == 0 {
-		return opts, nil, nil
+		return opts, nil
 	}
 	period, why := within("unique_ms", r.UniqueMS, time.Second, maxUnique)
 	switch {
 	case r.UniqueKey == "":
-		return opts, nil, malformed("unique_key", "a string that is not empty")
+		return opts, malformed("unique_key", "a string that is not empty")
 	case why != nil:
-		return opts, nil, why
+		return opts, why
 	case r.Has(wire.FieldMessages):
-		return opts, nil, wrong(engine.CodeInvalid, "messages", "one message beside unique_key")
-	case r.Client != "" || r.Has(wire.FieldSequence):
-		return opts, nil, wrong(engine.CodeInvalid, "client", "either unique_key, or client and sequence")
+		return opts, wrong(engine.CodeInvalid, "messages", "one message beside unique_key")
 	}
-	return opts, &engine.Unique{Key: ownName(c, strings.Clone(r.UniqueKey), maxUniqueKeyBytes), Period: period}, nil
+	opts.Unique = &engine.Unique{Key: ownName(c, strings.Clone(r.UniqueKey), maxUniqueKeyBytes), Period: period}
+	return opts, nil
 }

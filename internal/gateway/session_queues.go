@@ -10,7 +10,7 @@ import (
 
 // enqueue stores messages in a queue.
 func (s *session) enqueue(r *request) {
-	opts, unique, why := r.enqueueOptions(s.conn.identity.caller.Load())
+	opts, why := r.enqueueOptions(s.conn.identity.caller.Load())
 	var id *engine.RequestID
 	if why == nil {
 		id, why = r.requestID(s.conn.identity.caller.Load())
@@ -21,9 +21,6 @@ func (s *session) enqueue(r *request) {
 	}
 	store := s.server.queues
 	s.submit(r, "queue", r.Queue, store != nil, func(messages []engine.Message, done func(engine.Place, error)) error {
-		if unique != nil {
-			return store.EnqueueUnique(s.server.work, r.Queue, messages[0], opts, *unique, done)
-		}
 		return store.Enqueue(s.server.work, r.Queue, id, messages, opts, done)
 	})
 }

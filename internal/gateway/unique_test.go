@@ -13,11 +13,11 @@ import (
 // lateUnique takes longer for the first message of a key than for the others.
 type lateUnique struct{ *fakeQueues }
 
-func (l lateUnique) EnqueueUnique(ctx context.Context, queue string, m engine.Message, opts engine.EnqueueOptions, unique engine.Unique, done func(engine.Place, error)) error {
-	if string(m.Payload) == "0" {
+func (l lateUnique) Enqueue(ctx context.Context, queue string, as *engine.RequestID, messages []engine.Message, opts engine.EnqueueOptions, done func(engine.Place, error)) error {
+	if string(messages[0].Payload) == "0" {
 		time.Sleep(50 * time.Millisecond)
 	}
-	return l.fakeQueues.EnqueueUnique(ctx, queue, m, opts, unique, done)
+	return l.fakeQueues.Enqueue(ctx, queue, as, messages, opts, done)
 }
 
 // TestEnqueue_TheFirstOfAKeyIsStored: the first message of a key is stored, and

@@ -24,6 +24,10 @@ CREATE TABLE tidewire.request_window (
 -- kept as long as the stream: without it an old request would be taken for a new one. A
 -- record says how many messages its request has stored, so that a repeated request gets
 -- the result of the first one, whatever messages it has itself.
+--
+-- A request of a unique message has a negative sequence: minus its period, in microseconds. It is recorded with the time of
+-- its record as the sequence, and repeated by every one of its client until the period is over. So a period begins with its
+-- first message, and only one process finds that there is none.
 CREATE FUNCTION tidewire.open_requests(stream_id int) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
 	FOR i IN 0 .. 1 LOOP
@@ -54,6 +58,7 @@ DECLARE
 	in_use int;
 	first bigint;
 	recorded bigint := 0;
+	at bigint := 1000000 * extract(epoch FROM clock_timestamp());
 BEGIN
 	IF (SELECT s.shared FROM tidewire.stream AS s WHERE s.id = stream_id) THEN
 		first := greatest(tidewire.shared_head(stream_id), tidewire.history_base()) + 1;
@@ -70,11 +75,14 @@ BEGIN
 		END IF;
 		EXECUTE format($sql$
 			INSERT INTO tidewire.%I (client, sequence, position, count)
-			SELECT p, s, $1 + r, c FROM unnest($2, $3, $4, $5) AS t (p, s, r, c)
-			WHERE (SELECT true FROM tidewire.%I AS o WHERE o.client = p AND o.sequence = s) IS NULL
-				AND (s <= (SELECT f.sequence FROM tidewire.%I AS f WHERE f.client = p)) IS NOT TRUE$sql$,
+			SELECT p, CASE WHEN s < 0 THEN $6 ELSE s END, $1 + r, c FROM unnest($2, $3, $4, $5) AS t (p, s, r, c)
+			WHERE CASE WHEN s < 0
+				THEN (SELECT true FROM tidewire.%1$I AS o WHERE o.client = p AND o.sequence > $6 + s LIMIT 1) IS NULL
+					AND (SELECT true FROM tidewire.%2$I AS o WHERE o.client = p AND o.sequence > $6 + s LIMIT 1) IS NULL
+				ELSE (SELECT true FROM tidewire.%2$I AS o WHERE o.client = p AND o.sequence = s) IS NULL
+					AND (s <= (SELECT f.sequence FROM tidewire.%3$I AS f WHERE f.client = p)) IS NOT TRUE END$sql$,
 			'request_' || stream_id || '_' || in_use, 'request_' || stream_id || '_' || 1 - in_use,
-			'request_' || stream_id || '_floor') USING first, clients, sequences, rows, counts;
+			'request_' || stream_id || '_floor') USING first, clients, sequences, rows, counts, at;
 		GET DIAGNOSTICS recorded = ROW_COUNT;
 	END IF;
 	IF recorded < cardinality(clients) THEN
@@ -89,6 +97,8 @@ $$;
 CREATE FUNCTION tidewire.find_requests(stream_id int, clients text[], sequences bigint[])
 RETURNS TABLE (first bigint, too_old boolean, count int)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	at bigint := 1000000 * extract(epoch FROM clock_timestamp());
 BEGIN
 	IF (SELECT s.shared FROM tidewire.stream AS s WHERE s.id = stream_id) THEN
 		RETURN QUERY SELECT f.first, f.too_old, f.count
@@ -101,14 +111,48 @@ BEGIN
 	END IF;
 	RETURN QUERY EXECUTE format($sql$
 		SELECT coalesce(a.position, b.position),
-			coalesce(s <= (SELECT f.sequence FROM tidewire.%3$I AS f WHERE f.client = p), false),
+			coalesce(s >= 0 AND s <= (SELECT f.sequence FROM tidewire.%3$I AS f WHERE f.client = p), false),
 			coalesce(a.count, b.count)
-		FROM unnest($1, $2) WITH ORDINALITY AS t (p, s, n)
-		LEFT JOIN LATERAL (SELECT r.position, r.count FROM tidewire.%1$I AS r WHERE r.client = p AND r.sequence = s LIMIT 1) AS a ON true
-		LEFT JOIN LATERAL (SELECT r.position, r.count FROM tidewire.%2$I AS r WHERE r.client = p AND r.sequence = s LIMIT 1) AS b ON true
+		FROM (
+			SELECT u.*, CASE WHEN s < 0 THEN $3 + s + 1 ELSE s END AS low, CASE WHEN s < 0 THEN $4 ELSE s END AS high
+			FROM unnest($1, $2) WITH ORDINALITY AS u (p, s, n)
+		) AS t
+		LEFT JOIN LATERAL (
+			SELECT r.position, r.count FROM tidewire.%1$I AS r
+			WHERE r.client = p AND r.sequence BETWEEN low AND high ORDER BY r.sequence DESC LIMIT 1
+		) AS a ON true
+		LEFT JOIN LATERAL (
+			SELECT r.position, r.count FROM tidewire.%2$I AS r
+			WHERE r.client = p AND r.sequence BETWEEN low AND high ORDER BY r.sequence DESC LIMIT 1
+		) AS b ON true
 		ORDER BY n$sql$,
 		'request_' || stream_id || '_0', 'request_' || stream_id || '_1', 'request_' || stream_id || '_floor')
-		USING clients, sequences;
+		USING clients, sequences, at, 9223372036854775807;
+END
+$$;
+
+-- record_duplicates records requests whose unique message an earlier one has stored, at firsts, so that a repetition gets the same
+-- answer after the end of the period. It returns what find_requests does: one may have been recorded meanwhile. READ COMMITTED.
+CREATE FUNCTION tidewire.record_duplicates(stream_id int, clients text[], sequences bigint[], firsts bigint[])
+RETURNS TABLE (first bigint, too_old boolean, count int)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	fresh int[];
+BEGIN
+	PERFORM pg_advisory_xact_lock(1953064037, stream_id);
+	fresh := ARRAY(SELECT DISTINCT ON (clients[f.n], sequences[f.n]) f.n
+		FROM tidewire.find_requests(stream_id, clients, sequences) WITH ORDINALITY AS f (first, too_old, count, n)
+		WHERE f.first IS NULL AND NOT f.too_old);
+	IF (SELECT s.shared FROM tidewire.stream AS s WHERE s.id = stream_id) THEN
+		PERFORM tidewire.record_shared_requests(array_fill(stream_id, ARRAY[cardinality(fresh)]),
+			ARRAY(SELECT firsts[n] FROM unnest(fresh) AS n), ARRAY(SELECT clients[n] FROM unnest(fresh) AS n),
+			ARRAY(SELECT sequences[n] FROM unnest(fresh) AS n), array_fill(1, ARRAY[cardinality(fresh)]));
+	ELSE
+		EXECUTE format('INSERT INTO tidewire.%I (client, sequence, position, count) SELECT $1[n], $2[n], $3[n], 1 FROM unnest($4) AS n',
+			'request_' || stream_id || '_' || (SELECT w.current FROM tidewire.request_window AS w WHERE w.stream = stream_id))
+			USING clients, sequences, firsts, fresh;
+	END IF;
+	RETURN QUERY SELECT f.first, f.too_old, f.count FROM tidewire.find_requests(stream_id, clients, sequences) AS f;
 END
 $$;
 

@@ -40,19 +40,24 @@ CREATE FUNCTION tidewire.find_shared_requests(streams int[], clients text[], seq
 RETURNS TABLE (stream int, first bigint, too_old boolean, count int)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off SET enable_bitmapscan = off AS $$
 #variable_conflict use_column
+DECLARE
+	at bigint := 1000000 * extract(epoch FROM clock_timestamp());
 BEGIN
 	RETURN QUERY
 		SELECT t.i, coalesce(a.position, b.position),
-			coalesce(t.s <= (SELECT f.sequence FROM tidewire.shared_request_floor AS f WHERE f.stream = t.i AND f.client = t.p), false),
+			coalesce(t.s >= 0 AND t.s <= (SELECT f.sequence FROM tidewire.shared_request_floor AS f WHERE f.stream = t.i AND f.client = t.p), false),
 			coalesce(a.count, b.count)
-		FROM unnest(streams, clients, sequences) WITH ORDINALITY AS t (i, p, s, n)
+		FROM (
+			SELECT u.*, CASE WHEN u.s < 0 THEN at + u.s + 1 ELSE u.s END AS low, CASE WHEN u.s < 0 THEN 9223372036854775807 ELSE u.s END AS high
+			FROM unnest(streams, clients, sequences) WITH ORDINALITY AS u (i, p, s, n)
+		) AS t
 		LEFT JOIN LATERAL (
 			SELECT r.position, r.count FROM tidewire.shared_request_0 AS r
-			WHERE r.stream = t.i AND r.client = t.p AND r.sequence = t.s LIMIT 1
+			WHERE r.stream = t.i AND r.client = t.p AND r.sequence BETWEEN t.low AND t.high ORDER BY r.sequence DESC LIMIT 1
 		) AS a ON true
 		LEFT JOIN LATERAL (
 			SELECT r.position, r.count FROM tidewire.shared_request_1 AS r
-			WHERE r.stream = t.i AND r.client = t.p AND r.sequence = t.s LIMIT 1
+			WHERE r.stream = t.i AND r.client = t.p AND r.sequence BETWEEN t.low AND t.high ORDER BY r.sequence DESC LIMIT 1
 		) AS b ON true
 		ORDER BY t.n;
 END
@@ -67,14 +72,15 @@ RETURNS int[] LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg
 DECLARE
 	left_out int[] := ARRAY(SELECT DISTINCT f.stream FROM tidewire.find_shared_requests(streams, clients, sequences) AS f
 		WHERE f.first IS NOT NULL OR f.too_old);
+	now_us bigint := 1000000 * extract(epoch FROM clock_timestamp()); -- a unique message is recorded with it: see open_requests
 BEGIN
 	IF (SELECT w.turn % 2 FROM tidewire.shared_request_window AS w WHERE w.id = 0) = 0 THEN
 		INSERT INTO tidewire.shared_request_0 (stream, client, sequence, position, count)
-			SELECT t.i, t.p, t.s, t.at, t.c FROM unnest(streams, clients, sequences, positions, counts) AS t (i, p, s, at, c)
+			SELECT t.i, t.p, CASE WHEN t.s < 0 THEN now_us ELSE t.s END, t.at, t.c FROM unnest(streams, clients, sequences, positions, counts) AS t (i, p, s, at, c)
 			WHERE t.i <> ALL (left_out);
 	ELSE
 		INSERT INTO tidewire.shared_request_1 (stream, client, sequence, position, count)
-			SELECT t.i, t.p, t.s, t.at, t.c FROM unnest(streams, clients, sequences, positions, counts) AS t (i, p, s, at, c)
+			SELECT t.i, t.p, CASE WHEN t.s < 0 THEN now_us ELSE t.s END, t.at, t.c FROM unnest(streams, clients, sequences, positions, counts) AS t (i, p, s, at, c)
 			WHERE t.i <> ALL (left_out);
 	END IF;
 	RETURN left_out;

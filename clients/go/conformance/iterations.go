@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"strconv"
 	"sync"
 	"time"
@@ -141,6 +142,9 @@ func (r *runner) subscribe(c *command) (fields, error) {
 func (r *runner) messages(c *command, i *iteration) {
 	var failure error
 	for m, err := range i.sub.Messages(context.Background()) {
+		if r.caught(c, err) {
+			continue
+		}
 		if failure = err; err != nil {
 			break
 		}
@@ -149,6 +153,16 @@ func (r *runner) messages(c *command, i *iteration) {
 		i.gate.pass(i.done)
 	}
 	r.event(c.As, "end", fields{"error": describe(failure)})
+}
+
+// caught reports whether the program goes on after an error.
+func (r *runner) caught(c *command, err error) bool {
+	var invalid *tidewire.InvalidMessageError
+	if c.OnInvalid != "catch" || !errors.As(err, &invalid) {
+		return false
+	}
+	r.event(c.As, "invalid", fields{"position": invalid.Message.Position})
+	return true
 }
 
 func (r *runner) message(on string, m tidewire.Message[any]) {
@@ -165,6 +179,9 @@ func (r *runner) message(on string, m tidewire.Message[any]) {
 func (r *runner) pages(c *command, i *iteration) {
 	var failure error
 	for p, err := range i.sub.Pages(context.Background(), c.Pages) {
+		if r.caught(c, err) {
+			continue
+		}
 		if failure = err; err != nil {
 			break
 		}

@@ -242,7 +242,7 @@ class Runner:
             **options,
         )
         await sub.open()
-        self.begin(name, sub, self.messages(name, sub, command))
+        self.begin(name, sub, self.all_messages(name, sub, command))
         return {} if sub.position is None else {"position": sub.position}
 
     async def messages(self, name: str, sub: Any, command: Command) -> None:
@@ -262,6 +262,16 @@ class Runner:
             if pause:
                 await asyncio.sleep(pause)
             await going.wait()
+
+    async def all_messages(self, name: str, sub: Any, command: Command) -> None:
+        """Iterates again after each message that the codec refuses, if the command says so."""
+        while True:
+            try:
+                return await self.messages(name, sub, command)
+            except tidewire.InvalidMessage as error:
+                if command.get("on_invalid") != "catch":
+                    raise
+                event(name, "invalid", position=error.raw.position)
 
     async def do_follow(self, command: Command) -> Result:
         name = command["as"]

@@ -58,6 +58,38 @@ async def test_outcomes_of_a_handler(fake: FakeServer) -> None:
         await stopping
 
 
+async def test_what_the_program_takes_begins(fake: FakeServer) -> None:
+    async with tidewire.connect(fake.url) as tw:
+        opening = asyncio.ensure_future(tw.queue("q").consume(credits=3).__aenter__())
+        peer = await fake.peer()
+        request = await peer.take("consume")
+        assert request["begin"] is True
+        await peer.ok(request)
+        jobs = await opening
+        for number in range(3):
+            await peer.delivery("q", str(number))
+        await until(lambda: len(jobs._feed.items) == 3)
+        first = await anext(jobs)
+        said = await peer.take("begin")
+        assert said == {"type": "begin", "queue": "q", "deliveries": [first.delivery]}
+        cancelled = asyncio.ensure_future(anext(jobs))
+        await asyncio.sleep(0)
+        cancelled.cancel()
+        await asyncio.wait([cancelled])
+        assert (await anext(jobs)).delivery == "1"  # it is still there
+        both = await asyncio.gather(first.ack(), asyncio.wait_for(_answer(peer, "ack"), 60))
+        assert both[1]["deliveries"] == ["0"]
+        closing = asyncio.ensure_future(jobs.close())
+        await peer.ok(await peer.take("cancel"))
+        await closing
+
+
+async def _answer(peer: Peer, kind: str) -> dict[str, Any]:
+    request = await peer.take(kind)
+    await peer.ok(request, count=1)
+    return request
+
+
 async def test_acknowledgements_go_out_together(fake: FakeServer) -> None:
     async with tidewire.connect(fake.url) as tw:
         begin = asyncio.Event()

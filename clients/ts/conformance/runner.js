@@ -61,17 +61,24 @@ class Program {
   }
 }
 
-async function iterate(as, items, program, each) {
-  let error = null;
-  try {
-    for await (const item of items) {
-      await each(item);
-      await program.turn();
+/** Iterates, and again after each message that the codec refuses, if `invalid` takes it. */
+async function iterate(as, items, program, each, invalid) {
+  for (;;) {
+    let error = null;
+    try {
+      for await (const item of items()) {
+        await each(item);
+        await program.turn();
+      }
+    } catch (e) {
+      if (invalid && e.code === "invalid_message") {
+        invalid(e);
+        continue;
+      }
+      error = problem(e);
     }
-  } catch (e) {
-    error = problem(e);
+    return event(as, "end", { error });
   }
-  event(as, "end", { error });
 }
 
 const number = {
@@ -161,8 +168,9 @@ const commands = {
       page.forEach(show);
       event(as, "page", { positions: page.map((m) => m.position) });
     };
-    if (c.pages) void iterate(as, subscription.pages(c.pages), program, showPage);
-    else void iterate(as, subscription, program, show);
+    const invalid = c.on_invalid === "catch" ? ({ received }) => event(as, "invalid", { position: received.position }) : undefined;
+    if (c.pages) void iterate(as, () => subscription.pages(c.pages), program, showPage, invalid);
+    else void iterate(as, () => subscription, program, show, invalid);
     return { position };
   },
 
@@ -172,7 +180,7 @@ const commands = {
     things.set(c.as, { subscription, program, close: () => subscription.close() });
     await subscription.ready;
     const start = subscription.position;
-    void iterate(c.as, subscription, program, ({ position, type, tags, data }) => event(c.as, "event", { position, type, tags, data }));
+    void iterate(c.as, () => subscription, program, ({ position, type, tags, data }) => event(c.as, "event", { position, type, tags, data }));
     return { position: start };
   },
 
@@ -245,7 +253,7 @@ const commands = {
     room.on("presence", ({ members, joined, left }) => event(c.as, "presence", { members: [...members].sort(), joined, left }));
     room.on("gap", ({ missed }) => event(c.as, "gap", { missed: missed ?? null }));
     room.on("history_lost", ({ last, upTo }) => event(c.as, "history_lost", { last, up_to: upTo }));
-    void iterate(c.as, room.messages, program, ({ user: from, text: said, position: at }) => event(c.as, "chat", { user: from, text: said, position: at }));
+    void iterate(c.as, () => room.messages, program, ({ user: from, text: said, position: at }) => event(c.as, "chat", { user: from, text: said, position: at }));
     return { position };
   },
 

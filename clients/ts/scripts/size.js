@@ -3,8 +3,8 @@ import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { gzipSync } from "node:zlib";
 
-/** The most that it may have, compressed. */
-export const limit = 12_600;
+/** The most that it may have, compressed: what it has, and a little room. */
+export const limit = 12_800;
 
 export function sizes() {
   const text = readFileSync(new URL("../dist/tidewire.min.js", import.meta.url));

@@ -43,6 +43,8 @@ export class Outbox {
   private readonly inflight_ = new Map<number, Request>();
   private bytes_ = 0;
   private readonly holds_ = new Map<string, Hold>();
+  // Lanes whose requests wait for something else.
+  private readonly shut_ = new Set<string>();
   private lastId_ = 0;
   private calls_ = 0;
   private sequence_ = 0;
@@ -64,15 +66,14 @@ export class Outbox {
   }
 
   /**
-   * A request that stores something: it is sent again until it is answered, and stored once, by its client and sequence or by a key of its
-   * own. `body` is the end of its frame, and may come from the calls.
+   * A request that stores something: it is sent again until it is answered, and stored once, by its client and sequence. `body` is the end of its frame, and may come from the calls.
    */
-  storing_(type: string, name: string, body: (request: Request) => string, read: Spec["read_"], keyed = false): Spec {
+  storing_(type: string, name: string, body: (request: Request) => string, read: Spec["read_"], numbered = true): Spec {
     return {
       lane_: `${type} ${name}`,
       mode_: "repeat",
       effect_: true,
-      write_: (request) => `{"type":"${type}","id":${request.id_},${keyed ? "" : `"client":"${this.client_}","sequence":${this.sequence_++},`}${body(request)}`,
+      write_: (request) => `{"type":"${type}","id":${request.id_},${numbered ? `"client":"${this.client_}","sequence":${this.sequence_++},` : ""}${body(request)}`,
       read_: read,
     };
   }
@@ -138,7 +139,7 @@ export class Outbox {
       // Requests that mean something on this connection alone wait for no room, since they settle what others have sent.
       const bound = request.spec_.mode_ === "bound";
       full ||= !bound && !this.hasRoom_(request);
-      if (!this.link_.up_ || (full && !bound) || this.holds_.get(request.spec_.lane_)?.timer_) this.queue_.push(request);
+      if (!this.link_.up_ || (full && !bound) || this.holds_.get(request.spec_.lane_)?.timer_ || this.shut_.has(request.spec_.lane_)) this.queue_.push(request);
       else if (this.isTooBig_(request)) queue.splice(i + 1, 0, ...this.parts_(request, Math.ceil(request.callers_.length / 2)));
       else this.transmit_(request);
     }
@@ -233,6 +234,15 @@ export class Outbox {
   private release_(lane: string): void {
     clearTimeout(this.holds_.get(lane)?.timer_);
     this.holds_.delete(lane);
+  }
+
+  /** Lets the requests of a lane wait until it is opened. */
+  shutLane_(lane: string): void {
+    this.shut_.add(lane);
+  }
+
+  openLane_(lane: string): void {
+    if (this.shut_.delete(lane)) this.schedule_();
   }
 
   /** Puts requests back, in the order of their calls. */

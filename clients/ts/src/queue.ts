@@ -12,7 +12,7 @@ export interface EnqueueOptions extends MessageOptions, CallOptions {
   delay?: Duration;
   /** From 0, the lowest, to 9, in a queue that has priorities. */
   priority?: number;
-  /** Store only one message with this key in each `uniqueFor`. */
+  /** Store only one message with this key in `uniqueFor`, which begins with the first. */
   uniqueKey?: string;
   uniqueFor?: Duration;
 }
@@ -50,8 +50,7 @@ export class Queue<T = unknown> {
     const fields = JSON.stringify({ queue: this.name, delay_ms: ms(delay), priority, unique_key: uniqueKey, unique_ms: ms(uniqueFor) }).slice(1, -1);
     const outbox = this.core_.outbox_;
     const read = (answer: Answer) => ({ position: must(answer, "position"), duplicate: !!answer.duplicate });
-    // A unique key makes a repetition harmless by itself, and the server takes only one of the two.
-    return outbox.call_(options, outbox.storing_("enqueue", this.name, () => `${fields},${body}`, read, uniqueKey !== undefined));
+    return outbox.call_(options, outbox.storing_("enqueue", this.name, () => `${fields},${body}`, read));
   }
 
   /**

@@ -67,6 +67,7 @@ export class Room extends Standing {
   // Positions of chats of this member: a history has these, too.
   private readonly own_ = new Set<number>();
   private seen_: number | undefined;
+  private readonly chats_ = `chat ${this.name}`;
   private stored_ = false;
   private full_ = false;
   private readonly buffer_: number;
@@ -123,6 +124,7 @@ export class Room extends Standing {
 
   /** @internal */
   protected answered_({ position }: Answer): void {
+    this.core_.outbox_.openLane_(this.chats_);
     this.stored_ = position !== undefined;
     // With nothing to hand out, the program has everything up to here.
     if (this.stored_ && !this.inbox_.items_.length && !this.full_) this.seen_ = Math.max(this.seen_ ?? 0, position!);
@@ -134,6 +136,26 @@ export class Room extends Standing {
     else if (this.live_) this.tell_("gap", { missed: undefined });
     this.full_ = false;
     super.up_();
+  }
+
+  // A chat waits until the room is joined again: the server takes none before.
+
+  /** @internal */
+  override down_(): void {
+    this.core_.outbox_.shutLane_(this.chats_);
+    super.down_();
+  }
+
+  /** @internal */
+  protected override again_(): void {
+    this.core_.outbox_.shutLane_(this.chats_);
+    super.again_();
+  }
+
+  /** @internal */
+  protected override trouble_(error: TidewireError): void {
+    this.core_.outbox_.shutLane_(this.chats_);
+    super.trouble_(error);
   }
 
   /** @internal */
@@ -226,7 +248,7 @@ export class Room extends Standing {
     const body = JSON.stringify({ user: this.options_.user, ...given, ...mine }).slice(1);
     const read = (answer: Answer) => this.said_(this.stored_ ? must(answer, "position") : answer.position);
     return outbox.call_(options, {
-      ...outbox.storing_("chat", this.name, () => body, read, !this.stored_),
+      ...outbox.storing_("chat", this.name, () => body, read, this.stored_),
       ...(!this.stored_ && { mode_: "once", effect_: false }),
     });
   }
@@ -259,6 +281,7 @@ export class Room extends Standing {
   /** @internal */
   protected ending_(error: unknown): void {
     this.core_.rooms_.delete(this.name);
+    this.core_.outbox_.openLane_(this.chats_);
     this.inbox_.end_(error);
   }
 

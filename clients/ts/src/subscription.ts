@@ -35,7 +35,7 @@ export interface SubscribeOptions extends CallOptions {
   credits?: number;
   /** What to do about messages that were dropped: `"skip"` goes on without them; a function is told, too. Without it the iteration ends with `TooOld`. */
   onGap?: "skip" | ((gap: Gap) => unknown);
-  /** Is told of messages that the codec or schema refuses. Without it the iteration ends with `InvalidMessage`. */
+  /** Gets messages that the codec or schema refuses. Without it the iteration throws `InvalidMessage` for each of them, and another one goes on after it. */
   onInvalid?: (error: InvalidMessage) => unknown;
   /** With `share`: this client owns these partitions too. */
   onAssigned?: (partitions: number[]) => unknown;
@@ -148,11 +148,8 @@ export class Subscription<T> extends Feed<RawMessage, Message<T>> {
   }
 
   private invalid_(error: unknown): undefined {
-    if (this.o_.onInvalid) {
-      later(this.core_.failed_, this.o_.onInvalid, error as InvalidMessage);
-    } else {
-      this.halt_(error);
-    }
+    if (!this.o_.onInvalid) throw error;
+    later(this.core_.failed_, this.o_.onInvalid, error as InvalidMessage);
   }
 
   /** @internal */
@@ -190,21 +187,31 @@ export class Subscription<T> extends Feed<RawMessage, Message<T>> {
   }
 
   private async *paging_(max: number): AsyncGenerator<Page<T>, void, undefined> {
+    let thrown = false;
     try {
       for (;;) {
-        const first = await this.next();
-        if (first.done) return;
         const page = new Page<T>(this);
-        page.push(first.value);
-        while (page.length < max) {
-          const message = await this.now_();
-          if (!message) break;
-          page.push(message);
+        let failure: unknown;
+        try {
+          const first = await this.next();
+          if (first.done) return;
+          page.push(first.value);
+          while (page.length < max) {
+            const message = await this.now_();
+            if (!message) break;
+            page.push(message);
+          }
+        } catch (error) {
+          failure = error; // the messages before it come first
         }
-        yield page;
+        if (page.length) yield page;
+        if (failure !== undefined) {
+          thrown = true; // another iteration goes on
+          throw failure;
+        }
       }
     } finally {
-      this.close();
+      if (!thrown) this.close();
     }
   }
 }

@@ -37,6 +37,7 @@ export class Worker<T> extends Standing {
   private readonly settler_: Settler;
   private readonly concurrency_: number;
   private readonly lease_: number;
+  private readonly begins_: string[] = [];
   private running_ = 0;
   private stopping_: Promise<void> | undefined;
   private extension_: ReturnType<typeof setTimeout> | undefined;
@@ -67,7 +68,7 @@ export class Worker<T> extends Standing {
 
   /** @internal */
   protected request_(): object {
-    return { type: "consume", queue: this.queue, credits: this.concurrency_ };
+    return { type: "consume", queue: this.queue, credits: this.concurrency_, begin: true };
   }
 
   /** @internal */
@@ -121,8 +122,15 @@ export class Worker<T> extends Standing {
     const job = new Job<T>(raw);
     this.jobs_.set(raw.delivery, job);
     this.running_++;
+    this.beginJob_(raw.delivery);
     this.watch_(job, Math.min(this.lease_, serverLease) / 2);
     later(this.core_.failed_, () => this.run_(job, raw));
+  }
+
+  /** Says that the work begins, before the handler is called: with all that came in the same turn. */
+  private beginJob_(delivery: string): void {
+    if (this.begins_.push(delivery) > 1) return;
+    later(this.core_.failed_, () => this.core_.send_({ type: "begin", queue: this.queue, deliveries: this.begins_.splice(0) }));
   }
 
   private async run_(job: Job<T>, raw: Delivery): Promise<void> {

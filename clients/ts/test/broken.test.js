@@ -171,6 +171,7 @@ test("a chat in a stored room is repeated if its ok has no position", async () =
   mock.timers.tick(f.tw.state.retryIn);
   socket = await f.up();
   socket.ok(socket.of("join")[0], { position: 0 });
+  await settle();
   socket.ok(socket.of("chat")[0], { position: 1 });
   await settle();
   assert.deepEqual(said.value, { position: 1 });

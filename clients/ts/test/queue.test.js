@@ -26,7 +26,7 @@ async function working(handler, options) {
   return { f, worker, done };
 }
 
-test("enqueue has all options, and is repeated by its client and sequence or by its unique key", async () => {
+test("enqueue has all options, and is repeated by its client and sequence", async () => {
   const f = fake();
   const call = watch(f.tw.queue("q").enqueue({ a: 1 }, { delay: "5m", priority: 3, key: "k", headers: { h: 1 } }));
   void f.tw.queue("q").enqueue(1, { uniqueKey: "u", uniqueFor: "10s" });
@@ -35,11 +35,22 @@ test("enqueue has all options, and is repeated by its client and sequence or by 
   const [one, unique, all] = f.socket.sent;
   assert.match(one.client, /^[0-9a-f]{32}$/);
   assert.deepEqual({ ...one, client: 0, id: 0 }, { type: "enqueue", id: 0, queue: "q", delay_ms: 300_000, priority: 3, client: 0, sequence: 0, payload: '{"a":1}', key: "k", headers: { h: 1 } });
-  assert.deepEqual({ ...unique, id: 0 }, { type: "enqueue", id: 0, queue: "q", unique_key: "u", unique_ms: 10_000, payload: "1" });
+  assert.deepEqual({ ...unique, id: 0 }, { type: "enqueue", id: 0, client: one.client, sequence: 1, queue: "q", unique_key: "u", unique_ms: 10_000, payload: "1" });
   assert.deepEqual(all.messages, [{ payload: "1" }, { payload: "2" }]);
   f.socket.ok(one, { position: 4, duplicate: true });
   await settle();
   assert.deepEqual(call.value, { position: 4, duplicate: true });
+});
+
+test("the server knows what begins before a handler is called: all of one turn in one message", async () => {
+  const known = [];
+  const { f } = await working(() => void known.push(f.socket.of("begin")), { concurrency: 2 });
+  assert.equal(f.request.begin, true);
+  f.deliver(1);
+  f.deliver(2);
+  await settle();
+  const begin = { type: "begin", queue: "q", deliveries: ["d1", "d2"] };
+  assert.deepEqual(known, [[begin], [begin]]);
 });
 
 test("a handler that returns acknowledges at once if nothing else runs", async () => {

@@ -173,21 +173,10 @@ func queueMessage(m *engine.Message, opts engine.EnqueueOptions) queue.Message {
 	if opts.Delay > 0 {
 		out.Due = time.Now().Add(opts.Delay)
 	}
+	if opts.Unique != nil {
+		out.Unique = queue.Unique{Key: opts.Unique.Key, Period: opts.Unique.Period}
+	}
 	return out
-}
-
-// EnqueueUnique implements engine.Queues.
-func (s *queues) EnqueueUnique(ctx context.Context, name string, m engine.Message, opts engine.EnqueueOptions, unique engine.Unique, done func(engine.Place, error)) error {
-	o, err := s.open.get(ctx, name)
-	if err != nil {
-		return engineError(err)
-	}
-	if err := o.checkPriority(opts.Priority); err != nil {
-		return err
-	}
-	out := queueMessage(&m, opts)
-	out.Unique = queue.Unique{Key: unique.Key, Period: unique.Period}
-	return s.submit(o, done, func(done func(queue.Enqueued, error)) error { return o.enqueuer.SubmitUnique(ctx, out, done) })
 }
 
 // submit submits messages to the queue, and passes the result to done.

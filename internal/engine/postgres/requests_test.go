@@ -70,10 +70,10 @@ func TestQueues_UniqueSaysHowMany(t *testing.T) {
 	t.Parallel()
 	s := startEngine(t, pgtest.Open(t))
 	must(t, s.queues.Create(t.Context(), "q", nil))
-	unique := engine.Unique{Key: "k", Period: stream.KeepRequests}
+	unique := engine.EnqueueOptions{Unique: &engine.Unique{Key: "k", Period: stream.KeepRequests}}
 	for range 2 {
 		at := placed(t, func(done func(engine.Place, error)) error {
-			return s.queues.EnqueueUnique(t.Context(), "q", engine.Message{}, engine.EnqueueOptions{}, unique, done)
+			return s.queues.Enqueue(t.Context(), "q", nil, []engine.Message{{}}, unique, done)
 		})
 		if at.Count != 1 || at.Position == 0 {
 			t.Errorf("%+v", at)

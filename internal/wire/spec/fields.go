@@ -53,7 +53,7 @@ var requestFields = map[wire.Field]*Schema{
 	wire.FieldDeliveries: listOf(text("a delivery"), 1, maxList, "several deliveries, in place of delivery"),
 	wire.FieldDelayMS:    between(0, dayMS, "deliver after this many milliseconds, with the header tidewire_due"),
 	wire.FieldPriority:   between(0, 9, "the priority, in a queue that has priorities; 0 is the lowest. One that the queue does not have is rejected"),
-	wire.FieldUniqueKey:  textUpTo(1, 1024, "stores the message once in each period of unique_ms, and in each priority or partition. Else the answer has the position of the one that is stored, and duplicate"),
+	wire.FieldUniqueKey:  textUpTo(1, 1024, "stores the message once in a period of unique_ms, which begins with the first one, and once in each priority or partition. Else the answer has the position of the one that is stored, and duplicate"),
 	wire.FieldUniqueMS:   between(1000, 600_000, "the period of unique_key in milliseconds"),
 	wire.FieldLeaseMS:    between(1, dayMS, "the lease ends this many milliseconds from now"),
 	wire.FieldReason:     textUpTo(0, 1024, "why it failed: at most 1,024 bytes. A dead letter keeps it"),

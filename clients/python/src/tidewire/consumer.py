@@ -52,6 +52,8 @@ class Consumer(Attached[dict[str, Any]], Generic[T]):
         #: deliveries that are not settled, and when they came
         self._open: dict[str, float] = {}
         self._keeper: asyncio.TimerHandle | None = None
+        #: deliveries whose work begins in this turn of the loop
+        self._begins: list[str] = []
         self._extensions: set[asyncio.Task[None]] = set()
         self.settler = self._new_settler()
 
@@ -78,7 +80,7 @@ class Consumer(Attached[dict[str, Any]], Generic[T]):
         self._keep()
 
     def _request(self) -> dict[str, Any]:
-        return {"type": "consume", "queue": self.queue, "credits": self.credits}
+        return {"type": "consume", "queue": self.queue, "credits": self.credits, "begin": True}
 
     async def close(self) -> None:
         """Ends it. What was not settled goes back to the queue."""
@@ -184,8 +186,33 @@ class Consumer(Attached[dict[str, Any]], Generic[T]):
             except Exception as reason:
                 self._invalid(raw, reason)
             else:
-                return Job(raw, value, self)
+                if await self._begin(raw):
+                    return Job(raw, value, self)
         return None
+
+    async def _begin(self, raw: dict[str, Any]) -> bool:
+        """Says that the work begins, before the program has the job: with others of this turn.
+
+        It is false if the delivery was lost meanwhile.
+        """
+        delivery = raw["delivery"]
+        if not self._begins:
+            asyncio.get_running_loop().call_soon(self._tell_begins)
+        self._begins.append(delivery)
+        try:
+            await asyncio.sleep(0)
+        except asyncio.CancelledError:
+            if delivery in self._arrivals:
+                self._feed.items.appendleft(raw)
+            raise
+        return delivery in self._arrivals
+
+    def _tell_begins(self) -> None:
+        begins = [delivery for delivery in self._begins if delivery in self._arrivals]
+        self._begins.clear()
+        for i in range(0, len(begins), 1000):
+            some = begins[i : i + 1000]
+            self.requests.tell_now({"type": "begin", "queue": self.queue, "deliveries": some})
 
     def _invalid(self, raw: dict[str, Any], reason: Exception) -> None:
         """A job that nobody can read becomes a dead letter."""

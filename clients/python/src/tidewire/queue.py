@@ -53,7 +53,7 @@ class Queue(Generic[T]):
         """Stores a job, and returns after the commit.
 
         It is delivered after `delay` seconds. With `unique_key` it is stored once in
-        `unique_for` seconds: a further one has `duplicate`.
+        `unique_for` seconds, which begin with the first: a further one has `duplicate`.
         """
         message, size = self._message(value, key, headers)
         body = {"type": "enqueue", "queue": self.name, **message}
@@ -65,9 +65,8 @@ class Queue(Generic[T]):
                 raise ValueError("unique_key needs unique_for")
             options.positive_seconds("unique_for", unique_for)
             body |= {"unique_key": unique_key, "unique_ms": milliseconds(unique_for)}
-        numbered = unique_key is None  # the key makes a repetition safe by itself
         requests = self._connection.requests
-        return ack_of(await requests.perform(body, numbered=numbered, size=size, timeout=timeout))
+        return ack_of(await requests.perform(body, numbered=True, size=size, timeout=timeout))
 
     async def enqueue_all(
         self,

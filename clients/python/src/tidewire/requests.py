@@ -59,6 +59,8 @@ class Requests:
         self._batches: dict[str, Batch] = {}
         self._sent: dict[int, Request] = {}
         self._delayed: list[Request] = []
+        #: the chats of rooms that the client is not in at the moment
+        self._held: dict[str, list[Request]] = {}
         self._gate: asyncio.TimerHandle | None = None
         self._retries = 0
         self._scheduled = False
@@ -143,6 +145,12 @@ class Requests:
             self._queue.append(body)
             self._wake()
 
+    def tell_now(self, body: dict[str, Any]) -> None:
+        """The same, in one write with all that waits, before anything else runs."""
+        if self._link is not None and self._count_own():
+            self._queue.append(body)
+            self._flush()
+
     def _count_own(self) -> bool:
         """The bound of the program's calls does not hold for what the library itself says."""
         self._own += 1
@@ -175,7 +183,20 @@ class Requests:
             return
         self._unwanted = 0
         self._queue = deque(r for r in self._queue if isinstance(r, dict) or r.wanted)
+        for room, held in self._held.items():
+            self._held[room] = [r for r in held if r.wanted]
         self._delayed = [r for r in self._delayed if r.wanted]
+
+    def hold(self, room: str) -> None:
+        """Lets chats wait until the client is in the room again."""
+        self._held.setdefault(room, [])
+
+    def release(self, room: str) -> None:
+        """Sends the chats that wait, in the order of their calls."""
+        held = self._held.pop(room, [])
+        if held:
+            self._queue.extendleft(reversed(held))
+            self._wake()
 
     # Sending.
 
@@ -218,6 +239,9 @@ class Requests:
 
     def _frame(self, request: Request) -> bytes | None:
         if not request.wanted:
+            return None
+        if self._held and request.body["type"] == "chat" and request.body["room"] in self._held:
+            self._held[request.body["room"]].append(request)
             return None
         if request.numbered and any(delayed.numbered for delayed in self._delayed):
             self._delayed.append(request)  # it stays after those that are sent again
@@ -354,10 +378,12 @@ class Requests:
             self._gate.cancel()
             self._gate = None
         waiting = [r for r in self._queue if isinstance(r, Request)]
-        everything = [*self._sent.values(), *self._delayed, *waiting]
+        held = [request for all_held in self._held.values() for request in all_held]
+        everything = [*self._sent.values(), *self._delayed, *held, *waiting]
         self._sent.clear()
         self._delayed.clear()
         self._queue.clear()
+        self._held = {room: [] for room in self._held}
         for request in sorted(everything, key=_order):
             if request.policy is Policy.BOUND:
                 request.fail(errors.LeaseLost("the connection has ended, and with it the lease"))
@@ -387,9 +413,11 @@ class Requests:
         if self._gate is not None:
             self._gate.cancel()
             self._gate = None
-        for request in [*self._sent.values(), *self._delayed, *self._queue]:
+        held = [request for all_held in self._held.values() for request in all_held]
+        for request in [*self._sent.values(), *self._delayed, *held, *self._queue]:
             if isinstance(request, Request):
                 request.fail(error)
+        self._held.clear()
         self._sent.clear()
         self._delayed.clear()
         self._queue.clear()

@@ -157,9 +157,25 @@ class Membership(Attached[dict[str, Any]]):
 
     # What the connection calls.
 
+    def _hold(self) -> None:
+        """The server takes a chat only after it has answered the join."""
+        if self._started and self._registered:
+            self._connection.requests.hold(self.room)
+
+    def attach(self) -> None:
+        """Joins again. Chats wait meanwhile."""
+        self._hold()
+        super().attach()
+
+    def _forget(self) -> None:
+        if self._registered:
+            self._connection.requests.release(self.room)
+        super()._forget()
+
     def _attached(self, answer: Answer | Exception) -> None:
         if not isinstance(answer, Exception):
             self._entered(answer)
+            self._connection.requests.release(self.room)
             if not self.stored:
                 self._feed.put({"type": "gap", "missed": None})
         elif isinstance(answer, errors.Error) and self._connection.connected:
@@ -168,6 +184,7 @@ class Membership(Attached[dict[str, Any]]):
     def detach(self) -> None:
         """Discards what comes again."""
         self._cancel_timer()
+        self._hold()
         self._listed = self._leaving = False
         if self.stored:
             self._feed.items.clear()

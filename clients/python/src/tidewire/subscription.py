@@ -274,7 +274,8 @@ class Subscription(Attached[dict[str, Any]], Generic[T]):
 
     def _invalid(self, raw: dict[str, Any], reason: Exception) -> None:
         error = errors.InvalidMessage(
-            f"position {raw['position']}: {reason}", raw=Message(raw, payload_in(raw))
+            f"position {raw['position']}: {reason} (on_invalid takes such messages)",
+            raw=Message(raw, payload_in(raw)),
         )
         error.__cause__ = reason
         if self.options.on_invalid is None:
