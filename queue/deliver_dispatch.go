@@ -160,6 +160,16 @@ func (n *shardNode) bury(it *item) {
 	n.later(0)
 }
 
+// buryLarge makes a message that is too large to be read a dead letter, and reports whether it is one.
+func (n *shardNode) buryLarge(it *item) bool {
+	if !tooLarge(&it.Message) {
+		return false
+	}
+	it.reason = "message_too_large: " + string(it.Headers) + " bytes"
+	n.bury(it)
+	return true
+}
+
 // takeBack voids the deliveries of a closed Consumer: their messages are
 // delivered again. The caller holds mu.
 func (n *shardNode) takeBack(c *Consumer) {
