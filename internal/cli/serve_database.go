@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tidewire/tidewire/internal/budget"
+	"github.com/tidewire/tidewire/internal/engine"
 	"github.com/tidewire/tidewire/internal/engine/postgres"
 	"github.com/tidewire/tidewire/internal/gateway"
 	"github.com/tidewire/tidewire/internal/ingest"
@@ -19,6 +20,10 @@ import (
 	"github.com/tidewire/tidewire/migrate"
 	"github.com/tidewire/tidewire/stream"
 )
+
+// bufferShare is the part of the memory for clients that the messages in memory of one stream, or of one queue, may have. They are for all
+// clients, so nobody is counted for them.
+const bufferShare = 32
 
 // withDatabase opens the database and an engine on it, serves, and closes everything in the
 // reverse order: first the connections of clients, last the storage.
@@ -56,7 +61,7 @@ func (c *serveCmd) withDatabase(p *process, cfg gateway.Config, listeners, admin
 		return err
 	}
 	defer leave()
-	store, err := c.openEngine(p, postgres.Config{Pool: pool, URL: db.url, Standby: reader, Peers: c.tail, Metrics: cfg.Metrics, Log: p.log}, cfg.Only)
+	store, err := c.openEngine(p, postgres.Config{Pool: pool, URL: db.url, MaxMessage: max(int(c.MaxMessage), engine.MaxPayload), BufferBytes: int(budget.ClientShare(c.memory) / bufferShare), Standby: reader, Peers: c.tail, Metrics: cfg.Metrics, Log: p.log}, cfg.Only)
 	if err != nil {
 		return err
 	}

@@ -23,6 +23,11 @@ import (
 // Config configures an Engine.
 type Config struct {
 	Pool *pgxpool.Pool
+	// MaxMessage is the largest payload that is read, in bytes: others may have stored larger ones. Defaults to no bound.
+	MaxMessage int
+	// BufferBytes bounds the messages that are kept in memory for the subscriptions of a stream, and for the consumers of a queue, each, in bytes, if
+	// that is less than the defaults of packages stream and queue. Defaults to no such bound.
+	BufferBytes int
 	// URL is the URL of the same database, for the readiness probe. The probe has a separate
 	// connection, because the pool may be exhausted.
 	URL string
@@ -120,7 +125,7 @@ func (e *Engine) openStores(ctx context.Context) (err error) {
 	if e.cfg.MaxOpenStreams > 0 {
 		e.streams.maxOpen = e.cfg.MaxOpenStreams
 	}
-	e.queues = newQueues(e.cfg.Pool, e.streams.hub, e.cfg.Log)
+	e.queues = newQueues(e.cfg, e.streams.hub)
 	e.queues.made = e.madeQueue
 	e.events, err = newEvents(ctx, e.cfg.Pool, e.cfg.Standby, e.cfg.Log)
 	return err
@@ -131,6 +136,7 @@ func (e *Engine) openRooms(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	log = log.WithMaxMessage(e.cfg.MaxMessage)
 	if e.head, err = log.Head(ctx); err != nil {
 		return err
 	}
@@ -151,9 +157,18 @@ func (e *Engine) openRooms(ctx context.Context) error {
 // PostgreSQL some work for each node, and is only for programs outside of the cluster.
 const announceEvery = 20 * time.Millisecond
 
+// defaultTail and defaultBuffer are the defaults of stream.HubConfig and queue.NodeConfig.
+const (
+	defaultTail   = 8 << 20
+	defaultBuffer = 16 << 20
+)
+
 // newHub returns a Hub on the engine's database.
 func newHub(cfg Config) *stream.Hub {
-	hub := stream.HubConfig{Announce: true, Standby: cfg.Standby, Peers: cfg.Peers, Log: cfg.Log}
+	hub := stream.HubConfig{Announce: true, MaxMessage: cfg.MaxMessage, Standby: cfg.Standby, Peers: cfg.Peers, Log: cfg.Log}
+	if cfg.BufferBytes > 0 {
+		hub.TailBytes = min(cfg.BufferBytes, defaultTail)
+	}
 	if cfg.Peers != nil {
 		hub.AnnounceEvery = announceEvery
 	}

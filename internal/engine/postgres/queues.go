@@ -21,7 +21,10 @@ type queues struct {
 	pool *pgxpool.Pool
 	log  *slog.Logger
 	hub  *stream.Hub
-	made func(ctx context.Context, q *queue.Queue) // called after a queue was created
+	// maxMessage is that of Config.
+	maxMessage int
+	buffer     int                                       // bytes, of a node; 0 is the default
+	made       func(ctx context.Context, q *queue.Queue) // called after a queue was created
 
 	work    context.Context // context of enqueuers and nodes; ends with run
 	stop    context.CancelFunc
@@ -48,11 +51,14 @@ type openQueue struct {
 	counted  bool // its statistics are in queues.gone; guarded by queues.gone
 }
 
-func newQueues(pool *pgxpool.Pool, hub *stream.Hub, log *slog.Logger) *queues {
-	s := &queues{pool: pool, log: log, hub: hub}
+func newQueues(cfg Config, hub *stream.Hub) *queues {
+	s := &queues{pool: cfg.Pool, log: cfg.Log, hub: hub, maxMessage: cfg.MaxMessage}
+	if cfg.BufferBytes > 0 {
+		s.buffer = min(cfg.BufferBytes, defaultBuffer)
+	}
 	s.work, s.stop = context.WithCancel(context.Background())
 	s.accepted, s.abandon = context.WithCancel(context.Background())
-	s.open = newRegistry(registryConfig[*openQueue]{Open: s.lookup, Start: s.start, ErrClosed: queue.ErrClosed, Log: log})
+	s.open = newRegistry(registryConfig[*openQueue]{Open: s.lookup, Start: s.start, ErrClosed: queue.ErrClosed, Log: cfg.Log})
 	return s
 }
 
@@ -71,11 +77,12 @@ func (s *queues) lookup(ctx context.Context, name string) (*openQueue, error) {
 	if err != nil {
 		return nil, err
 	}
+	q.LimitMessages(s.maxMessage)
 	appender := stream.AppenderConfig{Writer: stream.WriterConfig{Log: s.log}, Hub: s.hub}
 	return &openQueue{
 		Queue:    q,
 		enqueuer: queue.NewEnqueuer(q, queue.EnqueuerConfig{Appender: appender}),
-		node:     queue.NewNode(q, queue.NodeConfig{Hub: s.hub, Log: s.log}),
+		node:     queue.NewNode(q, queue.NodeConfig{Hub: s.hub, BufferBytes: s.buffer, Log: s.log}),
 	}, nil
 }
 
