@@ -25,6 +25,9 @@ var (
 	ErrOtherCluster = errors.New("pg: a server of another cluster")
 )
 
+// errNotWanted: the server is not what target_session_attrs asks for, for example a standby.
+var errNotWanted = errors.New("pg: target_session_attrs asks for another server")
+
 // lostError is the error of reads and writes on a connection that hosts has closed. It is a net.Error.
 type lostError struct{ why string }
 
@@ -125,7 +128,7 @@ func (h *hosts) guard(cfg *pgx.ConnConfig) {
 		}
 		if given.ValidateConnect != nil {
 			if err := given.ValidateConnect(ctx, conn); err != nil {
-				return err
+				return fmt.Errorf("%w: %w", errNotWanted, err)
 			}
 		}
 		h.mu.Lock()
