@@ -132,6 +132,10 @@ func Run(ctx context.Context, pool *pgxpool.Config, cfg Config) (Report, error) 
 
 func (d *doctor) run(ctx context.Context) (r Report, err error) {
 	until := time.Now().Add(d.cfg.Total)
+	if errors.Is(d.pooling, ErrPooled) { // the checks are transactions, and need a session for each
+		r.add(refusedPooler)
+		return r, nil
+	}
 	first := d.probe(ctx)
 	if first.Level == Error { // the other checks would be meaningless on such a server
 		r.add(first)

@@ -88,7 +88,7 @@ func Open(ctx context.Context, cfg PoolConfig) (*pgxpool.Pool, error) {
 
 func checkVersion(ctx context.Context, pool *pgxpool.Pool) error {
 	var version int
-	err := pool.QueryRow(ctx, `SELECT current_setting('server_version_num')::int`).Scan(&version)
+	err := pool.QueryRow(ctx, `SELECT current_setting('server_version_num')::int`, pgx.QueryExecModeExec).Scan(&version)
 	if RefusesLogin(err) {
 		return &openError{ErrLogin, err}
 	}
