@@ -54,6 +54,8 @@ type hosts struct {
 	sockets map[*socket]struct{}
 	wanted  time.Time // when somebody last tried to connect; zero after a success
 	watched bool
+
+	admissions map[string]*admission // by network address
 }
 
 // server is one host and port of an address. hosts.mu guards its fields, except conn, which the running question
@@ -64,6 +66,7 @@ type server struct {
 
 	asked         atomic.Bool // a question of the watch is under way
 	conn          *ownConn
+	admission     admission       // of the watch's connections
 	addresses     map[string]bool // network addresses of its name that were dialled
 	answered      time.Time
 	tried         time.Time // when the last question ended, answered or not
@@ -81,10 +84,10 @@ var (
 
 // hostsOf returns the servers of the address that a configuration has.
 func hostsOf(cfg *pgx.ConnConfig) *hosts {
-	servers := []*server{{host: cfg.Host, port: cfg.Port, addresses: make(map[string]bool)}}
+	servers := []*server{{host: cfg.Host, port: cfg.Port, addresses: make(map[string]bool), admission: admission{most: maxStartingWatch}}}
 	for _, f := range cfg.Fallbacks { // a host may be there twice: with TLS, and without
 		if !slices.ContainsFunc(servers, func(s *server) bool { return s.host == f.Host && s.port == f.Port }) {
-			servers = append(servers, &server{host: f.Host, port: f.Port, addresses: make(map[string]bool)})
+			servers = append(servers, &server{host: f.Host, port: f.Port, addresses: make(map[string]bool), admission: admission{most: maxStartingWatch}})
 		}
 	}
 	key := fmt.Sprint(servers, cfg.User, "\x00", cfg.Database)
@@ -92,7 +95,7 @@ func hostsOf(cfg *pgx.ConnConfig) *hosts {
 	defer hostsMu.Unlock()
 	h := allHosts[key]
 	if h == nil {
-		h = &hosts{servers: servers, sockets: make(map[*socket]struct{}), emptied: make(chan struct{}, 1)}
+		h = &hosts{servers: servers, sockets: make(map[*socket]struct{}), admissions: make(map[string]*admission), emptied: make(chan struct{}, 1)}
 		allHosts[key] = h
 	}
 	return h
@@ -136,6 +139,7 @@ func (h *hosts) guard(cfg *pgx.ConnConfig) {
 		h.mu.Unlock()
 		return nil
 	}
+	h.admit(cfg)
 }
 
 // hostTimeout bounds an attempt to connect to one of several hosts.
