@@ -244,7 +244,7 @@ func (c *serveCmd) serve(p *process) error {
 			l.Close()
 		}
 	}()
-	registry := c.limits(c.closed(), c.MaxMessage, p.log)
+	registry := c.limits(c.closed(), c.MaxMessage, p)
 	for i, l := range listeners {
 		listeners[i] = registry.Listener(l) // before TLS: sockets that do not finish the handshake count
 	}
