@@ -22,7 +22,7 @@ type doctorCmd struct {
 
 // Help is called by kong.
 func (c *doctorCmd) Help() string {
-	return "Exit code 0: no warnings and no errors. 9: warnings. 10: errors. The command only reads the database, and does not migrate it."
+	return "Exit code 0: no warnings and no errors. 9: warnings. 10: errors. The command changes nothing, and does not migrate the database."
 }
 
 // Run is called by kong.

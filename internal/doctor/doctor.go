@@ -1,6 +1,6 @@
 // Package doctor checks a PostgreSQL database on which Tidewire runs, as an experienced
-// operator would, and says what to change. It only reads: each check is a separate
-// read-only transaction.
+// operator would, and says what to change. Each check is a separate
+// read-only transaction; only that of the start writes, and is rolled back.
 //
 // A check becomes a note if the role lacks the rights for it, if it takes too long, or if
 // it fails; the other checks continue.
