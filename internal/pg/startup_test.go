@@ -80,10 +80,20 @@ func TestOpen_ForgottenConnections(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
 	var forgotten atomic.Int32
 	var remembers atomic.Bool
-	go func() {
+	var passing sync.WaitGroup
+	defer func() {
+		l.Close()
+		passing.Wait()
+	}()
+	pass := func(from, to net.Conn) {
+		passing.Go(func() {
+			defer to.Close()
+			io.Copy(to, from)
+		})
+	}
+	passing.Go(func() {
 		for {
 			client, err := l.Accept()
 			if err != nil {
@@ -99,10 +109,10 @@ func TestOpen_ForgottenConnections(t *testing.T) {
 				client.Close()
 				continue
 			}
-			go io.Copy(server, client)
-			go io.Copy(client, server)
+			pass(client, server)
+			pass(server, client)
 		}
-	}()
+	})
 	open := func() error {
 		pool, err := pg.Open(t.Context(), pg.PoolConfig{
 			URL: fmt.Sprintf("postgres://%s@%s/%s?sslmode=disable", cfg.User, l.Addr(), cfg.Database), ConnectTimeout: 100 * time.Millisecond,
