@@ -213,7 +213,7 @@ func TestDevelopment(t *testing.T) {
 		}
 	}
 	_, looked := migrate.Inspect(t.Context(), db.Pool)
-	_, rehearsed := migrate.DryRun(t.Context(), db.Pool)
+	_, rehearsed := migrate.DryRun(t.Context(), db.Pool, "")
 	applied, migrated := migrate.Up(t.Context(), db.Pool)
 	_, opened := stream.Open(t.Context(), db.Pool, stream.Config{})
 	for what, err := range map[string]error{"Look": looked, "DryRun": rehearsed, "Up": migrated, "stream.Open": opened} {
@@ -278,7 +278,7 @@ func TestMessagesText_ShowsValidUTF8Only(t *testing.T) {
 func TestDryRun_ChangesNothing(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Open(t)
-	s, err := migrate.DryRun(t.Context(), db.Pool)
+	s, err := migrate.DryRun(t.Context(), db.Pool, "")
 	if err != nil || s.Version != 0 || len(s.Pending) != s.Latest || !errors.Is(s.Err(), migrate.ErrOlder) {
 		t.Fatalf("DryRun: %+v, %v", s, err)
 	}

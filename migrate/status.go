@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/tidewire/tidewire/internal/pg"
 )
 
@@ -61,38 +59,6 @@ func statusOf(all []migration, current int) Status {
 
 // errDryRun ends the transaction of a dry run.
 var errDryRun = errors.New("dry run")
-
-// DryRun applies the missing migrations in one transaction that is rolled back:
-// it shows whether Up would succeed. Meanwhile it holds the locks that Up takes.
-func DryRun(ctx context.Context, db DB) (Status, error) {
-	all, err := load()
-	if err != nil {
-		return Status{}, err
-	}
-	current, err := version(ctx, db, all)
-	s := statusOf(all, current)
-	if err != nil || len(s.Pending) == 0 {
-		return s, errors.Join(err, s.Err())
-	}
-	err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
-		if err := prepare(ctx, tx); err != nil {
-			return err
-		}
-		for _, m := range all {
-			if m.version <= current {
-				continue
-			}
-			if _, err := tx.Exec(ctx, m.sql); err != nil {
-				return fmt.Errorf("migration %s: %w", m.name, err)
-			}
-		}
-		return errDryRun
-	})
-	if errors.Is(err, errDryRun) {
-		return s, nil
-	}
-	return s, explain(err)
-}
 
 // ingestTableSQL returns whether any object has the table's name or its view's, and
 // whether it belongs to Tidewire: the rule of tidewire.ensure_ingest_table, for a

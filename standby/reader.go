@@ -82,6 +82,7 @@ func Open(ctx context.Context, primary *pgxpool.Pool, cfg Config) (*Reader, erro
 		r.log = slog.New(slog.DiscardHandler)
 	}
 	pc.AfterConnect = r.identify
+	pg.BoundStartups(pc.ConnConfig)
 	if r.pool, err = pgxpool.NewWithConfig(context.WithoutCancel(ctx), pc); err != nil {
 		return nil, fmt.Errorf("%w: %v", errURL, err)
 	}

@@ -16,6 +16,7 @@ import (
 	"net/netip"
 	"net/url"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -50,6 +51,7 @@ type KeySet struct {
 	asking chan struct{}
 	tried  time.Time
 	failed bool
+	unused string // why keys of the last set are not used
 }
 
 type fetched struct {
@@ -190,53 +192,93 @@ func (s *KeySet) get(ctx context.Context) ([]Key, error) {
 	if len(body) > maxSet {
 		return nil, fmt.Errorf("the answer has more than %d bytes", maxSet)
 	}
-	return ParseKeySet(body)
+	keys, unused, err := ParseKeySet(body)
+	s.logUnused(unused)
+	return keys, err
+}
+
+// logUnused logs why keys of the set are not used, once for each reason.
+func (s *KeySet) logUnused(why error) {
+	text := ""
+	if why != nil {
+		text = strings.ReplaceAll(why.Error(), "\n", "; ")
+	}
+	s.mu.Lock()
+	known := text == s.unused
+	s.unused = text
+	s.mu.Unlock()
+	if text != "" && !known {
+		s.log.Warn("keys of the issuer cannot be used; the others are", "address", s.shown, "error", text)
+	}
 }
 
 // jwk is a key of a set (RFC 7517, 4).
 type jwk struct {
-	Type  string `json:"kty"`
-	Use   string `json:"use"`
-	ID    string `json:"kid"`
-	Curve string `json:"crv"`
-	N     string `json:"n"`
-	E     string `json:"e"`
-	X     string `json:"x"`
-	Y     string `json:"y"`
+	Type       string   `json:"kty"`
+	Use        string   `json:"use"`
+	Operations []string `json:"key_ops"`
+	Algorithm  string   `json:"alg"`
+	ID         string   `json:"kid"`
+	Curve      string   `json:"crv"`
+	N          string   `json:"n"`
+	E          string   `json:"e"`
+	X          string   `json:"x"`
+	Y          string   `json:"y"`
 }
 
-// ParseKeySet returns the public keys of a JWKS that can verify signatures. It passes over keys for encryption and of unknown types, as RFC 7517 says; secrets
-// in a set are never used. A set without a key that can be used is an error.
-func ParseKeySet(text []byte) ([]Key, error) {
+// ParseKeySet returns the public keys of a JWKS that can verify signatures, and why others are not used. It passes over keys for
+// encryption and of unknown types, as RFC 7517 says; secrets in a set are never used. A set without a key that can be used is an error.
+func ParseKeySet(text []byte) (keys []Key, unused, err error) {
 	var set struct {
-		Keys []jwk `json:"keys"`
+		Keys []json.RawMessage `json:"keys"`
 	}
 	if err := json.Unmarshal(text, &set); err != nil {
-		return nil, fmt.Errorf("a JWKS: %w", err)
+		return nil, nil, fmt.Errorf("a JWKS: %w", err)
 	}
 	if len(set.Keys) > maxKeys {
-		return nil, fmt.Errorf("a JWKS of %d keys, want at most %d", len(set.Keys), maxKeys)
+		return nil, nil, fmt.Errorf("a JWKS of %d keys, want at most %d", len(set.Keys), maxKeys)
 	}
-	var keys []Key
-	var why error
-	for _, j := range set.Keys {
-		if j.Use == "enc" {
+	for i, entry := range set.Keys {
+		var j jwk
+		if err := json.Unmarshal(entry, &j); err != nil {
+			unused = errors.Join(unused, fmt.Errorf("key %d of the set: %w", i+1, err))
+			continue
+		}
+		if !j.verifies() {
 			continue
 		}
 		k, err := j.key()
 		if err != nil {
-			why = errors.Join(why, fmt.Errorf("key %q: %w", j.ID, err))
+			unused = errors.Join(unused, fmt.Errorf("key %q: %w", j.ID, err))
 			continue
 		}
 		keys = append(keys, k)
 	}
 	if len(keys) == 0 {
-		return nil, errors.Join(errors.New("the JWKS has no key that can be used"), why)
+		return nil, nil, errors.Join(errors.New("the JWKS has no key that can be used"), unused)
 	}
-	return keys, nil
+	return keys, unused, nil
 }
 
+// verifies reports whether the key is meant for signatures, as far as it says (RFC 7517, 4.2 and 4.3).
+func (j jwk) verifies() bool {
+	return (j.Use == "" || j.Use == "sig") && (j.Operations == nil || slices.Contains(j.Operations, "verify"))
+}
+
+// key returns the key. One that names an algorithm takes that alone.
 func (j jwk) key() (Key, error) {
+	k, err := j.public()
+	if err != nil || j.Algorithm == "" {
+		return k, err
+	}
+	if !slices.Contains(k.algorithms(), j.Algorithm) {
+		return Key{}, fmt.Errorf("its alg is %q, want %s", j.Algorithm, strings.Join(k.algorithms(), " or "))
+	}
+	k.algorithm = j.Algorithm
+	return k, nil
+}
+
+func (j jwk) public() (Key, error) {
 	switch {
 	case j.Type == "RSA":
 		n, e := number(j.N), number(j.E)

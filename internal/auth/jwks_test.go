@@ -3,11 +3,14 @@ package auth
 import (
 	"bytes"
 	"context"
+	"crypto"
 	"crypto/ecdsa"
 	"crypto/ed25519"
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/rsa"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -278,7 +281,7 @@ func TestParseKeySet(t *testing.T) {
 	}
 	text := fmt.Sprintf(`{"keys":[{"kty":"RSA","kid":"r","n":%q,"e":"AQAB","alg":"RS256"},{"kty":"EC","crv":"P-256","kid":"e","x":%q,"y":%q},{"kty":"EC","crv":"P-521","kid":"?"}]}`,
 		base64URL.EncodeToString(rsaKey.N.Bytes())+"==", base64URL.EncodeToString(point[1:33]), base64URL.EncodeToString(point[33:]))
-	keys, err := ParseKeySet([]byte(text))
+	keys, _, err := ParseKeySet([]byte(text))
 	if err != nil || len(keys) != 2 || !hasKey(keys, "r") || !hasKey(keys, "e") {
 		t.Fatalf("%d keys, %v", len(keys), err)
 	}
@@ -287,6 +290,81 @@ func TestParseKeySet(t *testing.T) {
 	}
 	if number("AQAB").Cmp(big.NewInt(65537)) != 0 {
 		t.Error("e is read wrongly")
+	}
+}
+
+// TestParseKeySet_Entries: each key is taken for what it says, and one that cannot be used does not cost the others.
+func TestParseKeySet_Entries(t *testing.T) {
+	t.Parallel()
+	public, _, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rsaKey, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ed, n := base64URL.EncodeToString(public), base64URL.EncodeToString(rsaKey.N.Bytes())
+	const good = `{"kty":"OKP","crv":"Ed25519","kid":"good","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}`
+	for entry, want := range map[string]bool{
+		`{"kty":"OKP","crv":"Ed25519","kid":"k","x":"` + ed + `"}`:                                                true,
+		`{"kty":"OKP","crv":"Ed25519","kid":"k","use":"sig","key_ops":["verify"],"alg":"EdDSA","x":"` + ed + `"}`: true,
+		`{"kty":"OKP","crv":"Ed25519","kid":"k","use":"enc","x":"` + ed + `"}`:                                    false,
+		`{"kty":"OKP","crv":"Ed25519","kid":"k","key_ops":["encrypt"],"x":"` + ed + `"}`:                          false,
+		`{"kty":"OKP","crv":"Ed25519","kid":"k","alg":"ECDH-ES","x":"` + ed + `"}`:                                false,
+		`{"kty":"RSA","kid":"k","alg":"RSA-OAEP","e":"AQAB","n":"` + n + `"}`:                                     false,
+		`{"kty":"RSA","kid":"k","alg":"PS256","e":"AQAB","n":"` + n + `"}`:                                        true,
+		`{"kty":5}`: false, `"k"`: false, `null`: false, `{"kty":"RSA","kid":"k","e":[]}`: false,
+	} {
+		keys, _, err := ParseKeySet([]byte(`{"keys":[` + entry + `,` + good + `]}`))
+		if err != nil || !hasKey(keys, "good") || hasKey(keys, "k") != want {
+			t.Errorf("%s: %d keys, %v", entry, len(keys), err)
+		}
+	}
+	if _, _, err := ParseKeySet([]byte(`{"keys":[{"kty":5}]}`)); err == nil {
+		t.Error("a set without keys")
+	}
+	keys, _, err := ParseKeySet([]byte(`{"keys":[{"kty":"RSA","alg":"PS256","e":"AQAB","n":"` + n + `"}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	digest := sha256.Sum256([]byte("text"))
+	signature, err := rsa.SignPKCS1v15(rand.Reader, rsaKey, crypto.SHA256, digest[:])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if keys[0].verifies(signed{header: header{Algorithm: "RS256"}, input: []byte("text"), signature: signature}) {
+		t.Error("a key for PS256 verifies RS256")
+	}
+}
+
+// TestNewPublicKey_SmallOrder: a signature that is valid for any message has no key.
+func TestNewPublicKey_SmallOrder(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{ // the canonical encodings of the eight points, and others of the same
+		"0100000000000000000000000000000000000000000000000000000000000000", "ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+		"0000000000000000000000000000000000000000000000000000000000000000", "0000000000000000000000000000000000000000000000000000000000000080",
+		"c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a", "c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac03fa",
+		"26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05", "26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc85",
+		"0100000000000000000000000000000000000000000000000000000000000080", "eeffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+		"edffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f", "edffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff",
+	} {
+		key, err := hex.DecodeString(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := NewPublicKey("", ed25519.PublicKey(key)); err == nil {
+			t.Errorf("%s is taken", text)
+		}
+	}
+	for range 50 {
+		public, _, err := ed25519.GenerateKey(rand.Reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := NewPublicKey("", public); err != nil {
+			t.Errorf("%x: %v", public, err)
+		}
 	}
 }
 
@@ -308,7 +386,7 @@ func FuzzParseKeySet(f *testing.F) {
 	f.Add([]byte(`{"keys":[{"kty":"OKP","crv":"Ed25519","kid":"a","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}`))
 	f.Add([]byte(`{"keys":[{"kty":"RSA","n":"AQAB","e":"AQAB"}]}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		keys, err := ParseKeySet(text)
+		keys, _, err := ParseKeySet(text)
 		if err != nil {
 			return
 		}

@@ -94,6 +94,8 @@ type Key struct {
 	ID     string // kid; "" matches tokens with any
 	secret []byte
 	public crypto.PublicKey
+	// algorithm is the only one that the key takes. Defaults to all of its kind.
+	algorithm string
 }
 
 // NewSecret returns a key for HS256.
@@ -119,14 +121,60 @@ func NewPublicKey(id string, key crypto.PublicKey) (Key, error) {
 		if len(k) != ed25519.PublicKeySize {
 			return Key{}, errors.New("the Ed25519 key has the wrong size")
 		}
+		if smallOrder(k) {
+			return Key{}, errors.New("the Ed25519 key is a point of small order: anybody can sign for it")
+		}
 	default:
 		return Key{}, fmt.Errorf("a key of type %T: want RSA, P-256 or Ed25519", key)
 	}
 	return Key{ID: id, public: key}, nil
 }
 
+// smallOrder reports whether an Ed25519 key is one of the eight points whose order divides eight, in any encoding that package
+// ed25519 takes: the y of such a point is 0, 1, -1, or one of two others, and y may be written as y + p too. For such a key, a
+// signature of one message is valid for others.
+func smallOrder(key ed25519.PublicKey) bool {
+	y := make([]byte, len(key))
+	for i, b := range key { // little-endian
+		y[len(key)-1-i] = b
+	}
+	y[0] &= 0x7f // the sign of x
+	p := new(big.Int).Sub(new(big.Int).Lsh(big.NewInt(1), 255), big.NewInt(19))
+	n := new(big.Int).SetBytes(y)
+	n.Mod(n, p)
+	for range 3 { // doubled three times, a point of small order is the neutral one, whose y is 1
+		if n = doubled(n, p); n == nil {
+			return false
+		}
+	}
+	return n.Cmp(big.NewInt(1)) == 0
+}
+
+// doubled returns the y of twice a point of Ed25519 with that y, or nil if there is none. With -x² + y² = 1 + d·x²·y², the y of the
+// double is (y² + x²) / (1 - d·x²·y²), where x² = (y² - 1) / (d·y² + 1).
+func doubled(y, p *big.Int) *big.Int {
+	mod := func(n *big.Int) *big.Int { return n.Mod(n, p) }
+	inverse := func(n *big.Int) *big.Int { return new(big.Int).ModInverse(mod(n), p) }
+	one := big.NewInt(1)
+	d := mod(new(big.Int).Mul(big.NewInt(-121665), inverse(big.NewInt(121666))))
+	yy := mod(new(big.Int).Mul(y, y))
+	under := inverse(new(big.Int).Add(new(big.Int).Mul(d, yy), one))
+	if under == nil {
+		return nil
+	}
+	xx := mod(new(big.Int).Mul(new(big.Int).Sub(yy, one), under))
+	product := mod(new(big.Int).Mul(d, new(big.Int).Mul(xx, yy)))
+	if under = inverse(new(big.Int).Sub(one, product)); under == nil {
+		return nil
+	}
+	return mod(new(big.Int).Mul(new(big.Int).Add(yy, xx), under))
+}
+
 // algorithms are those that the key takes.
 func (k Key) algorithms() []string {
+	if k.algorithm != "" {
+		return []string{k.algorithm}
+	}
 	switch k.public.(type) {
 	case *rsa.PublicKey:
 		return []string{"RS256", "PS256"}

@@ -114,7 +114,7 @@ func (p *Policy) Authenticate(ctx context.Context, token string) (*Caller, error
 	if err != nil {
 		return nil, err
 	}
-	if cfg.Access != nil && cfg.Access().revokes(claims.ID, claims.Subject, claims.Issued) {
+	if cfg.Access != nil && cfg.Access().revokes(claims.ID, claims.Subject, claims.Issued, cfg.Token.Leeway) {
 		return nil, fmt.Errorf("%w: the token with the jti %q of the user %q was revoked", ErrInvalidToken, claims.ID, claims.Subject)
 	}
 	c := cfg.caller(claims)

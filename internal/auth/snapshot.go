@@ -44,26 +44,28 @@ func NewSnapshot(keys []APIKey, tokens map[string]struct{}, users map[string]tim
 	return s
 }
 
-// revokes reports whether a token is revoked. One that does not say when it was issued counts as issued before.
-func (s *Snapshot) revokes(jti, user string, issued time.Time) bool {
+// revokes reports whether a token is revoked. One that does not say when it was issued counts as issued before. So does one that
+// was issued up to the leeway later: the issuer's clock may be that far ahead.
+func (s *Snapshot) revokes(jti, user string, issued time.Time, leeway time.Duration) bool {
 	if _, revoked := s.tokens[jti]; revoked && jti != "" {
 		return true
 	}
 	before, has := s.users[user]
-	return has && issued.Before(before)
+	return has && issued.Before(before.Add(leeway))
 }
 
 // Valid reports whether the caller's key or token has not been revoked since it came. It does not look at its end. It takes less than a microsecond.
 func (p *Policy) Valid(c *Caller) bool {
-	if p.cfg.Load().Access == nil {
+	cfg := p.cfg.Load()
+	if cfg.Access == nil {
 		return true
 	}
-	s := p.cfg.Load().Access()
+	s := cfg.Access()
 	switch c.Kind {
 	case ByKey:
 		return s.keys[c.keyID] != nil
 	case ByToken:
-		return !s.revokes(c.jti, c.User, c.Issued)
+		return !s.revokes(c.jti, c.User, c.Issued, cfg.Token.Leeway)
 	}
 	return true
 }

@@ -138,7 +138,7 @@ func lacksTable(ctx context.Context, pool *pgxpool.Pool, table string) (bool, er
 type dbMigrateCmd struct {
 	Status bool   `help:"Only print the version of the schema and the migrations that are missing."`
 	Table  string `placeholder:"NAME" help:"Also create this ingest table if it does not exist. serve --migrate=false --table NAME needs it."`
-	DryRun bool   `name:"dry-run" help:"Apply the missing migrations and roll them back, to show whether they would succeed. Writers wait meanwhile."`
+	DryRun bool   `name:"dry-run" help:"Apply the missing migrations and do what a server does at its start, and roll all back, to show whether both would succeed. Give --table as to serve. Writers wait meanwhile."`
 	databaseFlags
 }
 
@@ -194,16 +194,14 @@ func (c *dbMigrateCmd) Run(p *process) (err error) {
 	return nil
 }
 
-// dryRun applies the missing migrations and rolls them back. It does not create
-// the ingest table: it only checks that the role may create it.
+// dryRun applies the missing migrations, creates the ingest table and rehearses the start of a server, and rolls all back.
 func (c *dbMigrateCmd) dryRun(p *process, pool *pgxpool.Pool, s migrate.Status, missing bool) error {
-	if len(s.Pending) == 0 && !missing {
-		return explainSchema(s)
+	if len(s.Pending) > 0 || missing {
+		if err := checkRights(p, pool, c.Table, missing); err != nil {
+			return err
+		}
 	}
-	if err := checkRights(p, pool, c.Table, missing); err != nil {
-		return err
-	}
-	_, err := migrate.DryRun(p.ctx, pool)
+	_, err := migrate.DryRun(p.ctx, pool, c.Table)
 	return explainDatabase(err)
 }
 

@@ -36,7 +36,7 @@ const (
 	ExitUsage      = 2  // unknown command, mode or flag, bad value
 	ExitInvalid    = 3  // a benchmark ran, and its result is not valid
 	ExitListen     = 4  // the port is taken, or the address cannot be listened on
-	ExitDatabase   = 5  // the database is unreachable, too old, or not Tidewire's
+	ExitDatabase   = 5  // the database is unreachable (serve waits for it), refuses the login, is too old, or not Tidewire's
 	ExitDataDir    = 6  // the data directory is unusable or in use
 	ExitPostgreSQL = 7  // no PostgreSQL programs on this machine, and none could be fetched
 	ExitThreshold  = 8  // a benchmark ran, its result is valid, and missed a --threshold

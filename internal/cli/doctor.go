@@ -22,7 +22,7 @@ type doctorCmd struct {
 
 // Help is called by kong.
 func (c *doctorCmd) Help() string {
-	return "Exit code 0: no warnings and no errors. 9: warnings. 10: errors. The command only reads the database, and does not migrate it."
+	return "Exit code 0: no warnings and no errors. 9: warnings. 10: errors. The command changes nothing, and does not migrate the database."
 }
 
 // Run is called by kong.
@@ -70,12 +70,16 @@ func (c *doctorCmd) Run(p *process) (err error) {
 // probeTimeoutAtStart limits the time to find out which server this is.
 const probeTimeoutAtStart = 5 * time.Second
 
-// refuseForeignServer fails for a server that only resembles PostgreSQL. It needs eight round trips on two connections.
+// refuseForeignServer fails for a server that only resembles PostgreSQL, and for a pooler that lends sessions for a transaction
+// at a time. It needs nine round trips on two connections.
 // If it cannot ask, for example because no second connection is free, it reports no error: the code that needs the
 // connections will.
 func refuseForeignServer(p *process, pool *pgxpool.Pool) error {
 	ctx, cancel := context.WithTimeout(p.ctx, probeTimeoutAtStart)
 	defer cancel()
+	if _, err := doctor.ProbeSessions(ctx, pool); errors.Is(err, doctor.ErrPooled) {
+		return exit(ExitDatabase, "%w (in PgBouncer: pool_mode = transaction), and notifications and prepared statements need their session; name PostgreSQL itself with --database-url, or a pool with pool_mode = session", err)
+	}
 	if err := doctor.ProbePool(ctx, pool); errors.Is(err, doctor.ErrNotPostgreSQL) {
 		return exit(ExitDatabase, "%w; name a PostgreSQL, version 14 to 18, with --database-url: Tidewire's guarantees rest on its locks", err)
 	}

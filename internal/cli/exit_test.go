@@ -31,6 +31,8 @@ func TestExitCodes(t *testing.T) {
 	}
 	t.Cleanup(func() { taken.Close() }) // runs after the parallel subtests
 	port := fmt.Sprint(taken.Addr().(*net.TCPAddr).Port)
+	socket := db.Pool.Config().ConnConfig
+	withoutTLS := fmt.Sprint("127.0.0.1:", pgtest.StartProxy(t, "unix", fmt.Sprintf("%s/.s.PGSQL.%d", socket.Host, socket.Port)).Port)
 	foreign := t.TempDir()
 	if err := os.WriteFile(filepath.Join(foreign, "thesis.txt"), []byte("mine"), 0o644); err != nil {
 		t.Fatal(err)
@@ -64,8 +66,11 @@ func TestExitCodes(t *testing.T) {
 		{"port in use", []string{"serve", "--only", "echo", "--port", port}, nil, cli.ExitListen, "--port"},
 		{"foreign address", []string{"serve", "--only", "echo", "--port", "0", "--host", "203.0.113.1"}, nil, cli.ExitListen, "--host"},
 		{"malformed URL", []string{"serve", "--port", "0", "--database-url", "postgres://%zz"}, nil, cli.ExitUsage, "postgres://USER"},
-		{"unreachable database", []string{"serve", "--port", "0", "--database-url", "postgres://x@127.0.0.1:1/x"}, nil, cli.ExitDatabase, "--database-url"},
-		{"unreachable by DATABASE_URL", []string{"serve", "--port", "0"}, map[string]string{"DATABASE_URL": "postgres://x@127.0.0.1:1/x"}, cli.ExitDatabase, "127.0.0.1"},
+		{"unreachable database", []string{"stream", "list", "--database-url", "postgres://x@127.0.0.1:1/x"}, nil, cli.ExitDatabase, "--database-url"},
+		{"unreachable by DATABASE_URL", []string{"db", "migrate"}, map[string]string{"DATABASE_URL": "postgres://x@127.0.0.1:1/x"}, cli.ExitDatabase, "127.0.0.1"},
+		{"server of an unknown user", []string{"serve", "--port", "0", "--database-url", as(t, db.URL, "user=nobody", "")}, nil, cli.ExitDatabase, "PostgreSQL refuses the login"},
+		{"server of an unknown database", []string{"serve", "--port", "0", "--database-url", as(t, db.URL, "", "/nowhere")}, nil, cli.ExitDatabase, "PostgreSQL refuses the login"},
+		{"server with TLS that PostgreSQL lacks", []string{"serve", "--port", "0", "--database-url", "postgres://x@" + withoutTLS + "/x?sslmode=require"}, nil, cli.ExitDatabase, "refused TLS"},
 		{"foreign table", []string{"serve", "--port", "0", "--database-url", table.URL}, nil, cli.ExitDatabase, "--table"},
 		{"foreign table, only made", []string{"db", "migrate", "--table", "messages", "--database-url", table.URL}, nil, cli.ExitDatabase, "--table"},
 		{"unknown user", []string{"stream", "list", "--database-url", as(t, db.URL, "user=nobody", "")}, nil, cli.ExitDatabase, "PostgreSQL refuses the login"},

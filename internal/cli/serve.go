@@ -244,7 +244,7 @@ func (c *serveCmd) serve(p *process) error {
 			l.Close()
 		}
 	}()
-	registry := c.limits(c.closed(), c.MaxMessage, p.log)
+	registry := c.limits(c.closed(), c.MaxMessage, p)
 	for i, l := range listeners {
 		listeners[i] = registry.Listener(l) // before TLS: sockets that do not finish the handshake count
 	}
@@ -292,15 +292,22 @@ func (c *serveCmd) serve(p *process) error {
 		defer file.Close()
 		cfg.Audit = slog.New(slog.NewJSONHandler(file, nil))
 	}
+	out := serve.Config{
+		Gateway: cfg, Listeners: listeners, Admin: admin,
+		IdleTimeout: time.Duration(c.IdleTimeout), Drain: time.Duration(c.Drain), MaxHeaderBytes: int(c.MaxHeaderBytes),
+	}
+	if out.AdminAccess, err = c.access(admin, nil); err != nil {
+		return err
+	}
 	if auths == nil {
-		leave, err := c.join(p, nil, &cfg)
+		leave, err := c.join(p, nil, &out.Gateway)
 		if err != nil {
 			return err
 		}
 		defer leave()
-		return c.run(p, cfg, listeners, admin, nil)
+		return c.run(p, out)
 	}
-	return c.withDatabase(p, cfg, listeners, admin, auths)
+	return c.withDatabase(p, out, auths)
 }
 
 // storing reports whether what is served needs a database. The servers of a cluster find each other in one, if it is given.
@@ -315,32 +322,23 @@ func (c *serveCmd) storing(p *process) bool {
 	return true
 }
 
-// run serves until the process is told to stop. The engine is nil if nothing is stored.
-func (c *serveCmd) run(p *process, cfg gateway.Config, listeners, admin []net.Listener, store serve.Engine) error {
-	adminAccess, err := c.access(admin, nil)
-	if err != nil {
-		return err
-	}
-	s := serve.Config{
-		Gateway: cfg, Listeners: listeners, Admin: admin, AdminAccess: adminAccess,
-		IdleTimeout: time.Duration(c.IdleTimeout), Drain: time.Duration(c.Drain), MaxHeaderBytes: int(c.MaxHeaderBytes),
-		Engine: store,
-	}
+// run serves until the process is told to stop.
+func (c *serveCmd) run(p *process, s serve.Config) error {
 	ctx, cancel := context.WithCancel(p.ctx)
 	defer cancel()
 	s.Listening = func() {
-		port := strconv.Itoa(listeners[0].Addr().(*net.TCPAddr).Port)
+		port := strconv.Itoa(s.Listeners[0].Addr().(*net.TCPAddr).Port)
 		address, scheme := net.JoinHostPort(c.Host, port), "http"
 		if c.renew != nil {
 			address, scheme = "https://"+address, "https"
 			go c.renew(ctx)
 		}
 		fmt.Fprintln(p.Out, "listening on", address)
-		if cfg.Only == gateway.All {
+		if s.Gateway.Only == gateway.All {
 			fmt.Fprintf(p.Out, "console at %s://%s/console/\n", scheme, net.JoinHostPort(browsed(c.Host), port))
 		}
-		if len(admin) > 0 {
-			fmt.Fprintln(p.Out, "metrics on", admin[0].Addr())
+		if len(s.Admin) > 0 {
+			fmt.Fprintln(p.Out, "metrics on", s.Admin[0].Addr())
 		}
 	}
 	s.Background = func(ctx context.Context, edge *gateway.Server) {
@@ -351,7 +349,7 @@ func (c *serveCmd) run(p *process, cfg gateway.Config, listeners, admin []net.Li
 			c.reload.run(ctx, edge)
 		}
 	}
-	if cfg.Only == gateway.Chat {
+	if s.Gateway.Only == gateway.Chat {
 		s.Stopped = func(server *gateway.Server) error { return server.WriteChatStats(p.Out) }
 	}
 	return serve.Run(p.ctx, c.stop, s)

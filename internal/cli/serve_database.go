@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"sync"
 	"time"
 
@@ -27,7 +26,7 @@ const bufferShare = 32
 
 // withDatabase opens the database and an engine on it, serves, and closes everything in the
 // reverse order: first the connections of clients, last the storage.
-func (c *serveCmd) withDatabase(p *process, cfg gateway.Config, listeners, admin []net.Listener, auths *authDatabase) (err error) {
+func (c *serveCmd) withDatabase(p *process, out serve.Config, auths *authDatabase) (err error) {
 	db, err := c.open(p)
 	if err != nil {
 		return err
@@ -38,25 +37,22 @@ func (c *serveCmd) withDatabase(p *process, cfg gateway.Config, listeners, admin
 	var endLog func()
 	p.log, endLog = postgres.OutageLog(p.log, db.url)
 	defer endLog()
+	cfg := &out.Gateway
 	cfg.Log = p.log
-	conns := 24 + c.Workers
-	if c.Mode == string(ingest.Naive) {
-		conns = ingest.NaiveConnections + 4
+	pool, err := c.awaitPool(p, db, &out)
+	if out.Front != nil {
+		defer out.Front.Close()
 	}
-	pool, err := db.connect(p.ctx, conns, p.log)
-	if err != nil {
+	if pool == nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, c.closePool(pool)) }()
-	if err := c.prepareDatabase(p, pool); err != nil {
-		return err
-	}
 	reader, err := c.openStandby(p, pool)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, c.closeStandby(reader)) }()
-	leave, err := c.join(p, pool, &cfg)
+	leave, err := c.join(p, pool, cfg)
 	if err != nil {
 		return err
 	}
@@ -66,7 +62,7 @@ func (c *serveCmd) withDatabase(p *process, cfg gateway.Config, listeners, admin
 		return err
 	}
 	cfg.Engine = store.Serves()
-	runs, err := c.openPresence(p, pool, store, &cfg)
+	out.Engine, err = c.openPresence(p, pool, store, cfg)
 	if err != nil {
 		return err
 	}
@@ -80,7 +76,7 @@ func (c *serveCmd) withDatabase(p *process, cfg gateway.Config, listeners, admin
 	defer stop()
 	var supervising sync.WaitGroup
 	supervising.Go(func() { db.supervise(ctx, p) })
-	err = c.run(p, cfg, listeners, admin, runs)
+	err = c.run(p, out)
 	stop()
 	supervising.Wait()
 	return err

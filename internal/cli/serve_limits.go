@@ -3,7 +3,6 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"strconv"
 
 	"github.com/tidewire/tidewire/internal/limits"
@@ -101,17 +100,17 @@ func (f *limitFlags) proxies() (limits.Proxies, error) {
 }
 
 // limits returns the limits of a server.
-func (f *limitFlags) limits(closed bool, maxMessage bytes, log *slog.Logger) *limits.Registry {
+func (f *limitFlags) limits(closed bool, maxMessage bytes, p *process) *limits.Registry {
 	proxies, _ := f.proxies() // checked before
 	return limits.New(limits.Config{
-		Connections:        f.fitting(log),
+		Connections:        f.fitting(p),
 		UserConnections:    inMode(f.MaxUserConnections, closed, closedUserConnections),
 		AddressConnections: inMode(f.MaxAddressConnections, closed, closedAddressConnections),
 		Pending:            inMode(f.MaxPending, closed, closedPending),
 		RequestRate:        inMode(f.RequestRate, closed, closedRequestRate),
 		ByteRate:           int64(inMode(f.ByteRate, closed, closedByteRate)),
 		UserQueries:        inMode(f.MaxUserQueries, closed, closedUserQueries),
-		MaxMessage:         int(maxMessage), Proxies: proxies, Log: log,
+		MaxMessage:         int(maxMessage), Proxies: proxies, Log: p.log,
 	})
 }
 
@@ -119,14 +118,17 @@ func (f *limitFlags) limits(closed bool, maxMessage bytes, log *slog.Logger) *li
 // accepted to be refused.
 const ownFiles = 300
 
-// fitting returns --max-connections, or as many as the descriptors of the process allow.
-func (f *limitFlags) fitting(log *slog.Logger) int {
+// fitting returns --max-connections, or as many as the descriptors of the process allow. It warns of that only if the number was
+// chosen: the default is for large machines.
+func (f *limitFlags) fitting(p *process) int {
 	files, ok := maxFiles()
 	most := max(files-ownFiles, files/2)
 	if !ok || f.MaxConnections > 0 && f.MaxConnections <= most {
 		return f.MaxConnections
 	}
-	log.Warn("the process may not have that many file descriptors: the limit of connections is lower; raise it with ulimit -n, or LimitNOFILE= of systemd",
-		"max_connections", f.MaxConnections, "file_descriptors", files, "limit", most)
+	if p.changed["max-connections"] {
+		p.log.Warn("the process may not have that many file descriptors: the limit of connections is lower; raise it with ulimit -n, or LimitNOFILE= of systemd",
+			"max_connections", f.MaxConnections, "file_descriptors", files, "limit", most)
+	}
 	return most
 }

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -37,6 +38,18 @@ func TestConfig_Limits(t *testing.T) {
 		code, out, errOut := run(t, nil, append([]string{"config"}, args...)...)
 		if code != cli.ExitOK || !strings.Contains(out, "max-user-connections = "+mode) || !strings.Contains(out, "max-connections = 20000 ") {
 			t.Errorf("%v: %d %s %s", args, code, out, errOut)
+		}
+	}
+}
+
+// TestServe_FewFiles: a server warns of too few file descriptors if it cannot have the connections that it was told to have, and
+// not at its first start on an ordinary machine.
+func TestServe_FewFiles(t *testing.T) {
+	t.Parallel()
+	for args, want := range map[string]bool{"": false, "--max-connections=1000": false, "--max-connections=30000": true} {
+		p := start(t, exec.Command("sh", "-c", `ulimit -n 2000; exec "$0" serve --only echo --port 0 $1`, tidewire(t), args))
+		if got := strings.Contains(p.log(), "level=WARN"); got != want {
+			t.Errorf("%q: %s", args, p.log())
 		}
 	}
 }

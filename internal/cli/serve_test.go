@@ -110,8 +110,8 @@ func serve(t *testing.T, args ...string) *program {
 	return start(t, exec.Command(tidewire(t), append([]string{"serve", "--port", "0"}, args...)...))
 }
 
-// start starts a command that serves, and waits until it listens.
-func start(t *testing.T, cmd *exec.Cmd) *program {
+// launch starts a command that serves, and does not wait until it listens.
+func launch(t *testing.T, cmd *exec.Cmd) *program {
 	t.Helper()
 	p := &program{cmd: cmd, done: make(chan struct{})}
 	p.cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool {
@@ -129,6 +129,13 @@ func start(t *testing.T, cmd *exec.Cmd) *program {
 			t.Logf("%v said:\n%s", p.cmd.Args[1:], p.log())
 		}
 	})
+	return p
+}
+
+// start starts a command that serves, and waits until it listens.
+func start(t *testing.T, cmd *exec.Cmd) *program {
+	t.Helper()
+	p := launch(t, cmd)
 	for p.addr == "" {
 		if _, after, ok := strings.Cut(p.log(), "listening on "); ok {
 			if address, _, ok := strings.Cut(after, "\n"); ok {

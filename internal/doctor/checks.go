@@ -18,6 +18,7 @@ var checks = []check{
 	{"clock", lookClock},
 	{"rights", lookRights},
 	{"schema", lookSchema},
+	{"start", lookStart},
 	{"durability", lookDurability},
 	{"sync", lookSync},
 	{"standbys", lookStandbys},

@@ -1,6 +1,6 @@
 // Package doctor checks a PostgreSQL database on which Tidewire runs, as an experienced
-// operator would, and says what to change. It only reads: each check is a separate
-// read-only transaction.
+// operator would, and says what to change. Each check is a separate
+// read-only transaction; only that of the start writes, and is rolled back.
 //
 // A check becomes a note if the role lacks the rights for it, if it takes too long, or if
 // it fails; the other checks continue.
@@ -132,6 +132,10 @@ func Run(ctx context.Context, pool *pgxpool.Config, cfg Config) (Report, error) 
 
 func (d *doctor) run(ctx context.Context) (r Report, err error) {
 	until := time.Now().Add(d.cfg.Total)
+	if errors.Is(d.pooling, ErrPooled) { // the checks are transactions, and need a session for each
+		r.add(refusedPooler)
+		return r, nil
+	}
 	first := d.probe(ctx)
 	if first.Level == Error { // the other checks would be meaningless on such a server
 		r.add(first)

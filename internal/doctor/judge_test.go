@@ -41,25 +41,6 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-func TestPooler_Kinds(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		told  uint32
-		pids  [3]uint32
-		level Level
-	}{
-		{7, [3]uint32{7, 8, 7}, OK},
-		{99, [3]uint32{7, 8, 7}, Note},
-		{99, [3]uint32{7, 7, 9}, Warning}, // the first one's session was lent to the second
-		{99, [3]uint32{7, 8, 9}, Warning},
-		{7, [3]uint32{7, 7, 7}, Warning},
-	} {
-		if f := one(t, func(f *findings) { judgePooler(f, c.told, c.pids) }); f.Level != c.level {
-			t.Errorf("%+v: %+v, want %v", c, f, c.level)
-		}
-	}
-}
-
 func TestSyncNeeded(t *testing.T) {
 	t.Parallel()
 	for names, want := range map[string]int{

@@ -5,17 +5,11 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/tidewire/tidewire/internal/pg"
 	"github.com/tidewire/tidewire/migrate"
 )
-
-const privilegesSQL = `
-SELECT (SELECT count(*) FROM pg_class WHERE relnamespace = n.oid AND relkind IN ('r', 'p')
-		AND NOT (has_table_privilege(oid, 'SELECT') AND has_table_privilege(oid, 'INSERT') AND has_table_privilege(oid, 'UPDATE') AND has_table_privilege(oid, 'DELETE'))),
-	(SELECT count(*) FROM pg_class WHERE relnamespace = n.oid AND relkind = 'S'
-		AND NOT (has_sequence_privilege(oid, 'USAGE') AND has_sequence_privilege(oid, 'UPDATE'))),
-	(SELECT count(*) FROM pg_proc WHERE pronamespace = n.oid AND NOT has_function_privilege(oid, 'EXECUTE'))
-FROM (VALUES (1)) AS one LEFT JOIN pg_namespace n ON n.nspname = 'tidewire'`
 
 // lookRights checks the rights that the role needs, according to docs/decisions/0020.
 func lookRights(ctx context.Context, s *session, f *findings) error {
@@ -26,19 +20,11 @@ func lookRights(ctx context.Context, s *session, f *findings) error {
 	} else if err != nil {
 		return err
 	}
-	var tables, sequences, functions int
-	if err := s.QueryRow(ctx, privilegesSQL).Scan(&tables, &sequences, &functions); err != nil {
-		return err
-	}
-	if tables+sequences+functions > 0 {
-		var grants []string
-		for kind, n := range map[string]int{"ALL ON ALL TABLES": tables, "ALL ON ALL SEQUENCES": sequences, "EXECUTE ON ALL FUNCTIONS": functions} {
-			if n > 0 {
-				grants = append(grants, fmt.Sprintf("GRANT %s IN SCHEMA tidewire TO %s;", kind, quoted(s.role)))
-			}
-		}
-		f.add(Error, fmt.Sprintf("the role %s may not use %d tables, %d sequences and %d functions of the schema tidewire", s.role, tables, sequences, functions), grants...)
+	if err := migrate.Privileges(ctx, s); errors.As(err, &lacks) {
+		f.add(Error, fmt.Sprintf("the role %s may not use all tables, sequences and functions of the schema tidewire", s.role), lacks.SQL...)
 		return nil
+	} else if err != nil {
+		return err
 	}
 	if s.superuser && !s.cfg.Private {
 		name := "tidewire"
@@ -96,6 +82,32 @@ func lookSchema(ctx context.Context, s *session, f *findings) error {
 		f.add(Warning, fmt.Sprintf("version %d, this program needs %d", status.Version, status.Latest), "tidewire db migrate").Advice = "End older programs first."
 	default:
 		f.add(Error, fmt.Sprintf("version %d, this program knows %d", status.Version, status.Latest)).Advice = "Use a newer tidewire."
+	}
+	return nil
+}
+
+// lookStart rehearses the start of a server, in a transaction that is rolled back. It waits for no lock that is held for long.
+func lookStart(ctx context.Context, s *session, f *findings) error {
+	status, err := migrate.Inspect(ctx, s)
+	if err != nil || status.Err() != nil || s.inRecovery || s.settings["default_transaction_read_only"].value == "on" {
+		f.add(Note, "not checked: see the checks primary, rights and schema")
+		return nil
+	}
+	tx, err := s.pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
+	if err != nil {
+		return err
+	}
+	defer rollback(tx)
+	if _, err := tx.Exec(ctx, `SET LOCAL lock_timeout = '1s'`); err != nil {
+		return err
+	}
+	switch err := migrate.Rehearse(ctx, tx, ""); {
+	case err == nil:
+		f.ok("a server would start")
+	case pg.Code(err) == pg.CodeLockNotAvailable, pg.Code(err) == "" && !errors.As(err, new(*migrate.RightsError)):
+		return err
+	default:
+		f.add(Error, oneLine(err)).Advice = "A server would end with this error."
 	}
 	return nil
 }

@@ -79,54 +79,6 @@ func (d *doctor) setForRole(name, value string) string {
 	return fmt.Sprintf("ALTER ROLE %s IN DATABASE %s SET %s = %s;", quoted(d.sessionRole), quoted(d.database), name, literal(value))
 }
 
-// lookPooler detects a pooler by the pids of the server processes. A pooler gives its client its own number as the pid.
-// With transaction pooling, two connections get the same process in turn.
-func lookPooler(ctx context.Context, s *session, f *findings) error {
-	first, err := s.pool.Acquire(ctx)
-	if err != nil {
-		return err
-	}
-	defer first.Release()
-	second, err := s.pool.Acquire(ctx)
-	if err != nil {
-		return err
-	}
-	defer second.Release()
-	var pids [3]uint32
-	for i, conn := range []pg.DB{first, second} {
-		if err := conn.QueryRow(ctx, `SELECT pg_backend_pid()`).Scan(&pids[i]); err != nil {
-			return err
-		}
-	}
-	tx, err := second.Begin(ctx)
-	if err != nil {
-		return err
-	}
-	defer rollback(tx)
-	if _, err := tx.Exec(ctx, `SELECT 1`); err != nil {
-		return err
-	}
-	if err := first.QueryRow(ctx, `SELECT pg_backend_pid()`).Scan(&pids[2]); err != nil {
-		return err
-	}
-	judgePooler(f, first.Conn().PgConn().PID(), pids)
-	return nil
-}
-
-// judgePooler judges the pid that the protocol gave to the first connection (told), and the pids of the processes that
-// served the first connection, the second, and the first again while the second was in a transaction.
-func judgePooler(f *findings, told uint32, pids [3]uint32) {
-	switch {
-	case pids[0] == pids[1] || pids[0] != pids[2]:
-		f.add(Warning, "a pooler lends sessions for a transaction at a time").Advice = "Name PostgreSQL itself in --database-url: through such a pooler notifications do not arrive, so that readers " +
-			"wait for the next look, and prepared statements need PgBouncer 1.21 with max_prepared_statements. Transactions, locks and the outbox work."
-	case told != pids[0]:
-		f.add(Note, "a pooler or proxy is in between; sessions are not shared").Advice = "Its limit of clients has to admit all of Tidewire's connections."
-	default:
-		f.ok("none in between")
-	}
-}
-
 func lookHosts(ctx context.Context, s *session, f *findings) error {
 	cfg := s.pool.Config().ConnConfig
 	hosts := map[string]bool{address(cfg.Host, cfg.Port): true}

@@ -53,6 +53,9 @@ type doctor struct {
 	pool *pgxpool.Pool
 	cfg  Config
 	facts
+
+	pooled  bool  // of ProbeSessions
+	pooling error // the same
 }
 
 // facts are properties of the server that are read once.
@@ -92,7 +95,12 @@ func open(ctx context.Context, pc *pgxpool.Config, cfg Config) (*doctor, error) 
 	if err != nil {
 		return nil, err
 	}
-	return &doctor{pool: own, cfg: cfg}, nil
+	d := &doctor{pool: own, cfg: cfg}
+	// Before any check: a pooler may have a single session, which the transaction of a check would hold.
+	asking, cancel := context.WithTimeout(ctx, cfg.Timeout)
+	defer cancel()
+	d.pooled, d.pooling = ProbeSessions(asking, own)
+	return d, nil
 }
 
 // session is the transaction of one check.

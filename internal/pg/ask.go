@@ -49,12 +49,12 @@ func (h *hosts) connectTo(ctx context.Context, s *server) (*ownConn, error) {
 		if c.opened.Load() {
 			return nil, errors.New("pg: nothing to cancel")
 		}
-		conn, err := dial(ctx, network, address)
+		conn, err := dialStartup(ctx, &s.admission, dial, network, address)
 		h.mu.Lock()
 		s.addresses[address] = true
 		h.mu.Unlock()
 		if err == nil {
-			enableKeepAlive(conn)
+			enableKeepAlive(conn.(*startup).Conn)
 			c.raw = conn
 		}
 		return conn, err
@@ -62,6 +62,9 @@ func (h *hosts) connectTo(ctx context.Context, s *server) (*ownConn, error) {
 	var err error
 	c.PgConn, err = pgconn.ConnectConfig(ctx, &cfg.Config)
 	c.opened.Store(true)
+	if err == nil {
+		started(c.PgConn)
+	}
 	return c, err
 }
 

@@ -25,6 +25,9 @@ var (
 	ErrOtherCluster = errors.New("pg: a server of another cluster")
 )
 
+// errNotWanted: the server is not what target_session_attrs asks for, for example a standby.
+var errNotWanted = errors.New("pg: target_session_attrs asks for another server")
+
 // lostError is the error of reads and writes on a connection that hosts has closed. It is a net.Error.
 type lostError struct{ why string }
 
@@ -51,6 +54,8 @@ type hosts struct {
 	sockets map[*socket]struct{}
 	wanted  time.Time // when somebody last tried to connect; zero after a success
 	watched bool
+
+	admissions map[string]*admission // by network address
 }
 
 // server is one host and port of an address. hosts.mu guards its fields, except conn, which the running question
@@ -61,6 +66,7 @@ type server struct {
 
 	asked         atomic.Bool // a question of the watch is under way
 	conn          *ownConn
+	admission     admission       // of the watch's connections
 	addresses     map[string]bool // network addresses of its name that were dialled
 	answered      time.Time
 	tried         time.Time // when the last question ended, answered or not
@@ -78,10 +84,10 @@ var (
 
 // hostsOf returns the servers of the address that a configuration has.
 func hostsOf(cfg *pgx.ConnConfig) *hosts {
-	servers := []*server{{host: cfg.Host, port: cfg.Port, addresses: make(map[string]bool)}}
+	servers := []*server{{host: cfg.Host, port: cfg.Port, addresses: make(map[string]bool), admission: admission{most: maxStartingWatch}}}
 	for _, f := range cfg.Fallbacks { // a host may be there twice: with TLS, and without
 		if !slices.ContainsFunc(servers, func(s *server) bool { return s.host == f.Host && s.port == f.Port }) {
-			servers = append(servers, &server{host: f.Host, port: f.Port, addresses: make(map[string]bool)})
+			servers = append(servers, &server{host: f.Host, port: f.Port, addresses: make(map[string]bool), admission: admission{most: maxStartingWatch}})
 		}
 	}
 	key := fmt.Sprint(servers, cfg.User, "\x00", cfg.Database)
@@ -89,7 +95,7 @@ func hostsOf(cfg *pgx.ConnConfig) *hosts {
 	defer hostsMu.Unlock()
 	h := allHosts[key]
 	if h == nil {
-		h = &hosts{servers: servers, sockets: make(map[*socket]struct{}), emptied: make(chan struct{}, 1)}
+		h = &hosts{servers: servers, sockets: make(map[*socket]struct{}), admissions: make(map[string]*admission), emptied: make(chan struct{}, 1)}
 		allHosts[key] = h
 	}
 	return h
@@ -125,7 +131,7 @@ func (h *hosts) guard(cfg *pgx.ConnConfig) {
 		}
 		if given.ValidateConnect != nil {
 			if err := given.ValidateConnect(ctx, conn); err != nil {
-				return err
+				return fmt.Errorf("%w: %w", errNotWanted, err)
 			}
 		}
 		h.mu.Lock()
@@ -133,6 +139,7 @@ func (h *hosts) guard(cfg *pgx.ConnConfig) {
 		h.mu.Unlock()
 		return nil
 	}
+	h.admit(cfg)
 }
 
 // hostTimeout bounds an attempt to connect to one of several hosts.

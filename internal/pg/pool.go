@@ -88,18 +88,24 @@ func Open(ctx context.Context, cfg PoolConfig) (*pgxpool.Pool, error) {
 
 func checkVersion(ctx context.Context, pool *pgxpool.Pool) error {
 	var version int
-	err := pool.QueryRow(ctx, `SELECT current_setting('server_version_num')::int`).Scan(&version)
+	err := pool.QueryRow(ctx, `SELECT current_setting('server_version_num')::int`, pgx.QueryExecModeExec).Scan(&version)
 	if RefusesLogin(err) {
-		return fmt.Errorf("%w: %s", ErrLogin, oneLine(err))
+		return &openError{ErrLogin, err}
 	}
 	if err != nil {
-		return fmt.Errorf("%w: %s", ErrUnreachable, oneLine(err))
+		return &openError{ErrUnreachable, err}
 	}
 	if version/10000 < MinVersion {
 		return fmt.Errorf("%w: this is PostgreSQL %d, Tidewire needs %d or newer", ErrTooOld, version/10000, MinVersion)
 	}
 	return nil
 }
+
+// openError is why Open has failed, in one line.
+type openError struct{ kind, err error }
+
+func (e *openError) Error() string   { return fmt.Sprintf("%v: %s", e.kind, oneLine(e.err)) }
+func (e *openError) Unwrap() []error { return []error{e.kind, e.err} }
 
 // RefusesLogin reports whether the server answers and rejects the user, the password or
 // the database.

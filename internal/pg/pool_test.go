@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strings"
 	"testing"
 	"time"
 
@@ -156,6 +157,45 @@ func waitIdle(t *testing.T, db pgtest.DB, name string) {
 			`SELECT EXISTS (SELECT FROM pg_stat_activity WHERE application_name = $1 AND wait_event_type = 'Client')`, name).Scan(&idle)
 		if err != nil {
 			t.Fatal(err)
+		}
+	}
+}
+
+// TestNotYet: PostgreSQL may come. What only other settings can change is no reason to wait.
+func TestNotYet(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Open(t)
+	answer := func(code string) error { return &pgconn.PgError{Code: code} }
+	for _, c := range []struct {
+		err  error
+		want bool
+	}{
+		{nil, false},
+		{errors.New("server refused TLS connection"), false},
+		{answer("57P03"), true}, // starts, stops, or recovers
+		{answer("53300"), true},
+		{answer("28P01"), false},
+		{answer("3D000"), false},
+		{answer("42501"), false},
+		{&net.OpError{Op: "remote error", Err: errors.New("tls: bad certificate")}, false},
+		{errors.Join(errors.New("server refused TLS connection"), answer("57P03")), true}, // sslmode=prefer
+		{errors.Join(&net.DNSError{Err: "no such host"}, answer("28P01")), false},         // two hosts
+		{context.Canceled, false},
+	} {
+		if got := pg.NotYet(c.err); got != c.want {
+			t.Errorf("NotYet(%v) = %v", c.err, got)
+		}
+	}
+	for url, want := range map[string]bool{
+		"postgres://nobody@127.0.0.1:1/nothing":                  true,
+		"postgres://nobody@no-such-host.invalid/nothing":         true,
+		"host=/nonexistent-directory dbname=none":                true,
+		db.URL + "&target_session_attrs=standby":                 true,
+		strings.Replace(db.URL, "/test_", "/none_", 1):           false,
+		strings.Replace(db.URL, "user=tidewire", "user=none", 1): false,
+	} {
+		if _, err := pg.Open(t.Context(), pg.PoolConfig{URL: url}); err == nil || pg.NotYet(err) != want {
+			t.Errorf("%s: NotYet(%v) = %v", url, err, !want)
 		}
 	}
 }

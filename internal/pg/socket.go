@@ -84,16 +84,19 @@ func (s *socket) end(why string) {
 }
 
 // socketOf returns the socket below a connection, or nil.
-func socketOf(conn *pgconn.PgConn) *socket {
+func socketOf(conn *pgconn.PgConn) *socket { return under[*socket](conn) }
+
+// under returns the connection of that type below one, or its zero value.
+func under[T net.Conn](conn *pgconn.PgConn) (none T) {
 	for c := conn.Conn(); c != nil; {
-		switch under := c.(type) {
-		case *socket:
-			return under
-		case interface{ NetConn() net.Conn }: // as that of TLS has
-			c = under.NetConn()
-		default:
-			return nil
+		if found, ok := c.(T); ok {
+			return found
 		}
+		above, ok := c.(interface{ NetConn() net.Conn }) // as that of TLS has
+		if !ok {
+			return none
+		}
+		c = above.NetConn()
 	}
-	return nil
+	return none
 }

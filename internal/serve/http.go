@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/tidewire/tidewire/internal/gateway"
 	"github.com/tidewire/tidewire/internal/limits"
 )
 
@@ -24,9 +23,9 @@ const (
 
 // newHTTPServer returns the server of HTTP requests, including WebSocket
 // handshakes. Its timeouts do not apply to a connection after the upgrade.
-func newHTTPServer(server *gateway.Server, cfg Config) *http.Server {
-	h := &http.Server{
-		Handler: boundBody(server),
+func newHTTPServer(handler http.Handler, cfg Config) *http.Server {
+	return &http.Server{
+		Handler: boundBody(handler),
 		// net/http answers "OPTIONS *" itself, after the whole body and without a deadline.
 		DisableGeneralOptionsHandler: true,
 		ConnContext:                  limits.ConnContext,
@@ -34,8 +33,6 @@ func newHTTPServer(server *gateway.Server, cfg Config) *http.Server {
 		TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){}, // no HTTP/2
 		ErrorLog:     stdlog.New(&httpLog{log: cfg.Gateway.Log}, "", 0),
 	}
-	h.RegisterOnShutdown(server.EndPolls)
-	return h
 }
 
 // newAdminServer returns the server of an admin listener.

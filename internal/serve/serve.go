@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"sync"
 	"time"
 
@@ -26,8 +25,10 @@ type Engine interface {
 
 // Config configures Run.
 type Config struct {
-	Gateway   gateway.Config
-	Engine    Engine // nil if nothing is stored
+	Gateway gateway.Config
+	Engine  Engine // nil if nothing is stored
+	// Front answers at the listeners already. Defaults to none.
+	Front     *Front
 	Listeners []net.Listener
 	// Admin are listeners of /metrics and /debug/pprof/ alone, and AdminAccess the host names that they have. Defaults to none.
 	Admin       []net.Listener
@@ -53,7 +54,7 @@ type server struct {
 	cfg     Config
 	stop    *Stop
 	gateway *gateway.Server
-	http    *http.Server
+	front   *Front
 }
 
 // Run serves until ctx ends. Then it stores and answers everything received, and closes the connections, within their
@@ -72,21 +73,20 @@ func Run(ctx context.Context, stop *Stop, cfg Config) error {
 func listenAndServe(ctx context.Context, stop *Stop, cfg Config) error {
 	cfg.Gateway.Admin = len(cfg.Admin) > 0
 	edge := gateway.New(cfg.Gateway)
-	s := &server{cfg: cfg, stop: stop, gateway: edge, http: newHTTPServer(edge, cfg)}
+	s := &server{cfg: cfg, stop: stop, gateway: edge, front: cfg.Front}
+	if s.front == nil {
+		s.front = newFront(cfg)
+	}
 	log := cfg.Gateway.Log
 	stopLog := make(chan struct{})
 	var logging sync.WaitGroup
 	logging.Go(func() { logEvictions(cfg.Gateway.Budget, log, evictionsEvery, stopLog) })
 	defer logging.Wait()
 	defer close(stopLog)
-	admin := newAdminServer(edge.Admin(cfg.AdminAccess), cfg.IdleTimeout)
-	defer admin.Close() // the last of all, so that a stop can be watched
-	failed := make(chan error, len(cfg.Listeners)+len(cfg.Admin))
-	for _, l := range cfg.Listeners {
-		go func() { failed <- s.http.Serve(l) }()
-	}
-	for _, l := range cfg.Admin {
-		go func() { failed <- admin.Serve(l) }()
+	defer s.front.admin.Close() // the last of all, so that a stop can be watched
+	s.front.open(edge, cfg)
+	if cfg.Front == nil {
+		s.front.serve(cfg)
 	}
 	background, endBackground := context.WithCancel(ctx)
 	defer endBackground()
@@ -100,8 +100,8 @@ func listenAndServe(ctx context.Context, stop *Stop, cfg Config) error {
 	var err error
 	select {
 	case <-ctx.Done():
-	case err = <-failed:
-		failed <- nil
+	case err = <-s.front.failed:
+		s.front.failed <- nil
 	}
 	s.drain(stop)
 	stop.begin()
@@ -109,7 +109,7 @@ func listenAndServe(ctx context.Context, stop *Stop, cfg Config) error {
 	defer s.giveUpInTime()()
 	err = errors.Join(err, s.stopHTTP(), s.stopConnections())
 	for range cfg.Listeners {
-		<-failed
+		<-s.front.failed
 	}
 	if cfg.Stopped != nil {
 		err = errors.Join(err, cfg.Stopped(edge))
@@ -132,7 +132,7 @@ func (s *server) drain(stop *Stop) {
 		}
 	}()
 	stop.doing("draining")
-	s.http.SetKeepAlivesEnabled(false)
+	s.front.http.SetKeepAlivesEnabled(false)
 	s.gateway.Drain(ctx, s.cfg.Drain)
 }
 
@@ -141,11 +141,11 @@ func (s *server) drain(stop *Stop) {
 func (s *server) stopHTTP() error {
 	ctx, cancel := s.stop.Stage("answering HTTP requests", shareHTTP)
 	defer cancel()
-	err := s.http.Shutdown(ctx)
+	err := s.front.http.Shutdown(ctx)
 	if err == nil {
 		return nil
 	}
-	return errors.Join(fmt.Errorf("HTTP requests cut off: their clients do not read, or what they asked for takes too long: %w", err), s.http.Close())
+	return errors.Join(fmt.Errorf("HTTP requests cut off: their clients do not read, or what they asked for takes too long: %w", err), s.front.http.Close())
 }
 
 // stopConnections closes WebSockets after everything received on them is

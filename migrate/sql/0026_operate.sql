@@ -81,3 +81,31 @@ $$;
 UPDATE tidewire.retention AS r SET max_bytes = NULL, sized = NULL
 FROM tidewire.stream AS s JOIN tidewire.retention AS whole ON whole.stream = s.parent
 WHERE r.stream = s.id AND whole.max_bytes IS NULL AND r.max_bytes = 1;
+
+-- rehearse_history does what enter_history does, and undoes all of it. A rollback does not undo what setval does to a sequence, unless
+-- the transaction has given the sequence a new file: ALTER SEQUENCE does that, also if it changes nothing. Other sessions wait
+-- meanwhile that use one of these sequences. It does nothing if no history would begin, as while a server runs.
+--
+-- Runs with the rights of the role that migrated, as enter_history does.
+CREATE FUNCTION tidewire.rehearse_history() RETURNS void LANGUAGE plpgsql
+SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	history bigint := pg_sequence_last_value('tidewire.history_seq');
+	moved regclass;
+BEGIN
+	PERFORM FROM tidewire.history AS h
+		WHERE h.base = history >> 32 << 18 AND history & 4294967295 = tidewire.timeline() AND NOT coalesce(h.system <> tidewire.system_identifier(), false);
+	IF FOUND THEN
+		RETURN;
+	END IF;
+	FOREACH moved IN ARRAY tidewire.id_sequences() || tidewire.history_ring()
+		|| ARRAY['tidewire.history_number_seq', 'tidewire.history_seq', 'tidewire.shared_top_seq', 'tidewire.growth_seq']::regclass[]
+	LOOP
+		EXECUTE format('ALTER SEQUENCE %s CACHE 1', moved);
+	END LOOP;
+	PERFORM tidewire.enter_history();
+	RAISE EXCEPTION 'rehearsed' USING ERRCODE = 'TW000';
+EXCEPTION WHEN SQLSTATE 'TW000' THEN
+	RETURN;
+END
+$$;

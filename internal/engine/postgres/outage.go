@@ -115,7 +115,7 @@ func (o *outage) watch() {
 			return
 		}
 		if failed == 0 {
-			o.log.Warn("PostgreSQL does not answer; what was accepted waits, and is tried again", "error", explainProbe(err))
+			o.log.Warn("PostgreSQL does not answer; what was accepted waits, and is tried again", "error", Explain(err))
 		}
 		pg.Backoff(o.ctx, failed)
 	}

@@ -68,7 +68,7 @@ func (r *readiness) check(ctx context.Context) error {
 func (r *readiness) run() {
 	ctx, cancel := context.WithTimeout(context.Background(), probeTimeout)
 	defer cancel()
-	err := explainProbe(r.probe(ctx))
+	err := Explain(r.probe(ctx))
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.last, r.at = err, time.Now()
@@ -89,9 +89,9 @@ func (r *readiness) end() {
 
 var errStopping = &engine.NotReadyError{Reason: "the server is shutting down"}
 
-// explainProbe returns why a write failed, in one line without names or
+// Explain returns why a write failed, in one line without names or
 // addresses.
-func explainProbe(err error) error {
+func Explain(err error) error {
 	if err == nil {
 		return nil
 	}
