@@ -119,7 +119,7 @@ func (q *shard) oldest(ctx context.Context, s *state, now time.Time, deferred *i
 	if deferred != nil {
 		first = min(first, *deferred)
 	}
-	msgs, err := q.readFrom(ctx, first-1, 1)
+	msgs, err := q.readFrom(ctx, first-1, 1, readBytes)
 	if err != nil {
 		return 0, q.explain("read", err)
 	}
@@ -146,7 +146,7 @@ func (q *Queue) Peek(ctx context.Context, n int) ([]stream.Message, error) {
 }
 
 // PeekUpTo is Peek with a bound on bytes: it returns no more messages once their
-// payloads, keys and headers have that many bytes. It holds up to 16 messages more.
+// payloads, keys and headers have that many bytes.
 func (q *Queue) PeekUpTo(ctx context.Context, n, bytes int) ([]stream.Message, error) {
 	if n < 1 {
 		return nil, fmt.Errorf("%w number: %d, want at least 1", ErrInvalid, n)
@@ -189,7 +189,7 @@ func (q *shard) peek(ctx context.Context, n, bytes int) (msgs []stream.Message, 
 	}
 	held := 0
 	for after := s.floor(); len(msgs) < n && held < bytes; {
-		page, err := q.readFrom(ctx, after, peekPage)
+		page, err := q.readFrom(ctx, after, peekPage, min(bytes-held, readBytes))
 		if err != nil {
 			return nil, q.explain("read", err)
 		}
@@ -206,10 +206,13 @@ func (q *shard) peek(ctx context.Context, n, bytes int) (msgs []stream.Message, 
 }
 
 // readFrom reads after that position, or after the dropped messages if there are any.
-func (q *shard) readFrom(ctx context.Context, after int64, n int) ([]stream.Message, error) {
-	msgs, err := q.stream.ReadRange(ctx, after, n)
+func (q *shard) readFrom(ctx context.Context, after int64, n, bytes int) ([]stream.Message, error) {
+	msgs, _, err := q.readPage(ctx, after, n, bytes)
 	if old, gone := errors.AsType[*stream.TooOldError](err); gone {
-		msgs, err = q.stream.ReadRange(ctx, old.Oldest-1, n)
+		msgs, _, err = q.readPage(ctx, old.Oldest-1, n, bytes)
+	}
+	if len(msgs) == 1 && tooLarge(&msgs[0]) {
+		msgs[0].Headers = nil
 	}
 	return msgs, err
 }

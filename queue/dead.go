@@ -71,7 +71,7 @@ func (q *shard) deadRows(ctx context.Context, after int64, n int) ([]DeadLetter,
 
 // readLetter reads the message of a dead letter; if it is gone, only its position is known.
 func (q *shard) readLetter(ctx context.Context, d *DeadLetter) error {
-	msgs, err := q.readFrom(ctx, d.Position-1, 1)
+	msgs, err := q.readFrom(ctx, d.Position-1, 1, readBytes)
 	if err != nil {
 		return q.explain("read dead letters of", err)
 	}

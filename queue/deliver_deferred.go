@@ -36,7 +36,7 @@ func (n *shardNode) readDeferred(ctx context.Context) error {
 	n.mu.Unlock()
 	for len(rows) > 0 {
 		run := neighbours(rows)
-		msgs, err := n.readSpan(ctx, span{rows[0].position, rows[run-1].position})
+		msgs, upTo, err := n.readSpan(ctx, span{rows[0].position, rows[run-1].position})
 		if err != nil {
 			n.mu.Lock()
 			defer n.mu.Unlock()
@@ -44,6 +44,9 @@ func (n *shardNode) readDeferred(ctx context.Context) error {
 				n.fetch, n.fetching = append(n.fetch, rows...), 0
 			}
 			return err
+		}
+		for rows[run-1].position > upTo {
+			run--
 		}
 		n.heardDeferredMessages(token, rows[:run], msgs)
 		rows = rows[run:]
@@ -61,18 +64,22 @@ func neighbours(rows []sideRow) int {
 	return run
 }
 
-func (n *shardNode) readSpan(ctx context.Context, s span) ([]stream.Message, error) {
+// readSpan reads the messages of a span from its beginning to upTo: to its end, unless they are large.
+func (n *shardNode) readSpan(ctx context.Context, s span) (msgs []stream.Message, upTo int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, n.cfg.Timeout)
 	defer cancel()
-	msgs, err := n.queue.stream.ReadRange(ctx, s.lo-1, int(s.size()))
+	msgs, more, err := n.queue.readPage(ctx, s.lo-1, int(s.size()), readBytes)
 	if old, gone := errors.AsType[*stream.TooOldError](err); gone {
 		n.cfg.Log.Warn("messages dropped from the stream before they were retried", "queue", n.queue.Name(), "oldest", old.Oldest)
 		if old.Oldest > s.hi {
-			return nil, nil
+			return nil, s.hi, nil
 		}
 		return n.readSpan(ctx, span{old.Oldest, s.hi})
 	}
-	return msgs, err
+	if more && len(msgs) > 0 {
+		return msgs, msgs[len(msgs)-1].Position, err
+	}
+	return msgs, s.hi, err
 }
 
 func (n *shardNode) heardDeferredMessages(token int64, rows []sideRow, msgs []stream.Message) {
@@ -91,7 +98,9 @@ func (n *shardNode) heardDeferredMessages(token int64, rows []sideRow, msgs []st
 			continue
 		}
 		it.Message = msgs[at]
-		n.queueUp(it)
+		if !n.buryLarge(it) {
+			n.queueUp(it)
+		}
 	}
 	n.times.busy = time.Now()
 	n.node.changed()

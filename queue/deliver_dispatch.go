@@ -152,6 +152,16 @@ func (n *shardNode) redeliver(it *item) {
 	n.place(it)
 }
 
+// buryLarge makes a message that is too large to be read a dead letter, and reports whether it is one.
+func (n *shardNode) buryLarge(it *item) bool {
+	if !tooLarge(&it.Message) {
+		return false
+	}
+	it.reason = "message_too_large: " + string(it.Headers) + " bytes"
+	n.bury(it)
+	return true
+}
+
 // takeBack voids the deliveries of a closed Consumer: their messages are delivered
 // again, but after a pause those that a program had begun that crashed. The caller
 // holds mu.

@@ -81,12 +81,13 @@ func (n *shardNode) readOnce(ctx context.Context) (more bool, err error) {
 		}
 		ctx, cancel := context.WithTimeout(ctx, n.cfg.Timeout)
 		defer cancel()
-		msgs, err = n.queue.stream.ReadRange(ctx, first.lo-1, limit)
+		var full bool
+		msgs, full, err = n.queue.readPage(ctx, first.lo-1, limit, readBytes)
 		if old, gone := errors.AsType[*stream.TooOldError](err); gone {
 			n.heardGone(token, old.Oldest)
 			return true, nil
 		}
-		if err == nil && len(msgs) == limit { // there may be more messages than were claimed, and no further notice comes
+		if err == nil && full { // there may be more messages than were claimed, and no further notice comes
 			err = n.readHead(ctx)
 		}
 		if n.asked(err) != nil {
@@ -293,6 +294,9 @@ func (n *shardNode) fill(g segment, msgs []stream.Message) []stream.Message {
 // key orders it keeps its place instead, and waits in memory.
 func (n *shardNode) arrive(it *item) {
 	now := n.dbNow.Add(time.Since(n.heardAt))
+	if n.buryLarge(it) {
+		return
+	}
 	due := dueTime(it.Headers)
 	switch {
 	case !due.After(now):

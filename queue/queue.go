@@ -294,6 +294,14 @@ func newQueue(pool *pgxpool.Pool, name string, members ...*shard) *Queue {
 	return &Queue{pool: pool, name: name, members: members, nodes: make(map[*Node]struct{})}
 }
 
+// LimitMessages bounds the payloads that are read, in bytes. A larger message is not delivered but becomes a dead letter, which is listed
+// without its payload. Call it before the Queue is used. Without it there is no bound.
+func (q *Queue) LimitMessages(bytes int) {
+	for _, m := range q.members {
+		m.stream = m.stream.WithMaxMessage(bytes)
+	}
+}
+
 // scan reads the options of one queue, which must not be a member of a family.
 func (q *Queue) scan(row pgx.Row) error {
 	var id int32

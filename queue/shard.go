@@ -1,8 +1,10 @@
 package queue
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"strconv"
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -24,6 +26,24 @@ type shard struct {
 func newShard(pool *pgxpool.Pool, s *stream.Stream, index int) *shard {
 	return &shard{pool: pool, stream: s, id: s.ID(), index: index, sent: func() {}}
 }
+
+// readBytes bounds one read: see stream.ReadPage.
+const readBytes = 1 << 20
+
+// readPage reads messages after a position within bounds, and reports whether there may be more. Of a message that is larger than
+// LimitMessages permits it returns a stub: see tooLarge.
+func (m *shard) readPage(ctx context.Context, after int64, limit, bytes int) (msgs []stream.Message, more bool, err error) {
+	msgs, more, err = m.stream.ReadRangePage(ctx, after, limit, bytes)
+	if large, is := errors.AsType[*stream.TooLargeError](err); is {
+		stub := stream.Message{Position: large.Position, Time: large.Time, Headers: strconv.AppendInt(nil, large.Size, 10)}
+		return []stream.Message{stub}, true, nil
+	}
+	return msgs, more, err
+}
+
+// tooLarge reports whether a message is a stub of one that is too large to be read. Its headers are the number of bytes of its payload, and
+// so no object.
+func tooLarge(m *stream.Message) bool { return len(m.Headers) > 0 && m.Headers[0] != '{' }
 
 // Name returns the name of the stream.
 func (m *shard) Name() string { return m.stream.Name() }

@@ -47,6 +47,8 @@ type HubConfig struct {
 	// IdleTimeout is how long a Hub without subscriptions and watchers keeps its
 	// LISTEN connection. Defaults to 30 s.
 	IdleTimeout time.Duration
+	// MaxMessage is the largest payload that is read, in bytes: see Stream.WithMaxMessage. Defaults to no bound.
+	MaxMessage int
 	// Standby reads pages that lie at least a page before the end of their stream from a standby
 	// server. Defaults to none.
 	Standby *standby.Reader
@@ -210,7 +212,7 @@ func (h *Hub) follow(s *Stream, subscribers, followers int) *feed {
 	defer h.mu.Unlock()
 	f := h.feeds[s.id]
 	if f == nil {
-		f = newFeed(s.through(h.pool).WithStandby(h.cfg.Standby), &h.cfg, h.history, h.report)
+		f = newFeed(s.through(h.pool).WithStandby(h.cfg.Standby).WithMaxMessage(h.cfg.MaxMessage), &h.cfg, h.history, h.report)
 		f.holes, f.allFollowed = &h.peers.holes, &h.followed
 		h.feeds[s.id] = f
 		h.joined = true

@@ -163,7 +163,7 @@ func (f *feed) readOnce(ctx context.Context, after int64, most int) (tailPage, b
 	}
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	return f.stream.page(ctx, after, most, f.cfg.PageBytes)
+	return f.stream.page(ctx, after, most, f.cfg.PageBytes, f.stream.continues)
 }
 
 func (f *feed) hintCount() uint64 {

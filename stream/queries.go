@@ -92,6 +92,10 @@ const (
 	existsStreamSQL  = `SELECT EXISTS (SELECT FROM tidewire.stream WHERE id = $1)`
 
 	messageColumns = `position, coalesce(key, ''), headers, payload, created_at`
+	// pageColumns are those of the bounded reads: a payload of more than $5 bytes is not fetched, and its size stands in
+	// place of the headers. See messageScanner.
+	pageColumns = `position, coalesce(key, ''), CASE WHEN octet_length(payload) > $5::bigint THEN to_jsonb(octet_length(payload)) ELSE headers END, ` +
+		`CASE WHEN octet_length(payload) <= $5::bigint THEN payload END, created_at`
 
 	// The last row of a read is not a message but the state of the stream: its position is
 	// minus the oldest position that may be kept, its key is the value of the position
@@ -119,7 +123,7 @@ WHERE position > $1 AND position <= $2 ORDER BY position LIMIT $3)`
 	// message is included if those before it have less. Without the bound a
 	// thousand large messages would be sent although only the first few are used.
 	readPageFmt = `
-(SELECT ` + messageColumns + ` FROM (
+(SELECT ` + pageColumns + ` FROM (
 	SELECT *, sum(` + contentBytes + `) OVER (ORDER BY position ROWS UNBOUNDED PRECEDING) AS total
 	FROM (SELECT * FROM %[1]s WHERE position > $1 AND position <= $2 ORDER BY position LIMIT $3) AS candidate
 ) AS counted
@@ -132,7 +136,7 @@ WHERE total - ` + contentBytes + ` < $4 ORDER BY position)`
 (SELECT ` + messageColumns + ` FROM %[1]s
 WHERE position > (SELECT $1::bigint) AND position <= (SELECT $2::bigint) ORDER BY position LIMIT (SELECT $3::bigint))`
 	readSegmentPageFmt = `
-(SELECT ` + messageColumns + ` FROM (
+(SELECT ` + pageColumns + ` FROM (
 	SELECT *, sum(` + contentBytes + `) OVER (ORDER BY position ROWS UNBOUNDED PRECEDING) AS total
 	FROM (SELECT * FROM %[1]s
 		WHERE position > (SELECT $1::bigint) AND position <= (SELECT $2::bigint) ORDER BY position LIMIT (SELECT $3::bigint)) AS candidate

@@ -94,7 +94,7 @@ func TestQueries_Plans(t *testing.T) {
 		}
 		wantSegments(t, db, s.read.sql().after, 1, 10, 1010, 1000)
 		wantSegments(t, db, s.read.sql().after, 2, 16000, 17000, 1000)
-		wantSegments(t, db, s.read.sql().page, 1, 10, 1010, 1000, 1<<20)
+		wantSegments(t, db, s.read.sql().page, 1, 10, 1010, 1000, 1<<20, 1<<20)
 		wantSegments(t, db, s.timeSQL(false).probe, 1, 10, 1000)
 		wantSegments(t, db, s.timeSQL(false).scan, 1, 10, 1010, time.Now())
 	}

@@ -27,8 +27,11 @@ func (s *Stream) Read(ctx context.Context, after int64, limit int) ([]Message, e
 // ReadRange is Read for a reader that does not continue from a message, but starts at any position, which
 // need not be a message's: it returns no HistoryLostError.
 func (s *Stream) ReadRange(ctx context.Context, after int64, limit int) ([]Message, error) {
-	return s.readAfter(ctx, after, limit, func(context.Context, *window, []Message) error { return nil })
+	return s.readAfter(ctx, after, limit, anywhere)
 }
+
+// anywhere is the check of a read that begins at any position.
+func anywhere(context.Context, *window, []Message) error { return nil }
 
 func (s *Stream) readAfter(
 	ctx context.Context, after int64, limit int, check func(context.Context, *window, []Message) error,
@@ -156,15 +159,18 @@ func (s *Stream) readKey(ctx context.Context, key string, after, upTo int64, lim
 
 // page returns the messages after position after, within the given numbers of
 // messages and of bytes in memory, or one larger message, and whether there may be
-// more. The error is a TooOldError or a HistoryLostError as with Read.
-func (s *Stream) page(ctx context.Context, after int64, messages, bytes int) (p tailPage, more bool, err error) {
+// more. The error is that of check, a TooOldError, or a TooLargeError for the first message.
+func (s *Stream) page(
+	ctx context.Context, after int64, messages, bytes int, check func(context.Context, *window, []Message) error,
+) (p tailPage, more bool, err error) {
 	for w := newWindow(after, messages); ; w.widen() {
 		how := s.reading(ctx, &w, true)
-		rows, err := s.pool.Query(ctx, how.sql, how.args(w.after, w.to, messages, bytes)...)
+		rows, err := s.pool.Query(ctx, how.sql, how.args(w.after, w.to, messages, bytes, s.mostBytes())...)
+		var large *TooLargeError // the first message that is not in the page
 		if err == nil {
 			p.bytes, more = 0, false
 			p.messages, err = w.collect(rows, func(m *Message) bool {
-				if p.bytes > 0 && p.bytes+m.held() > bytes {
+				if large = oversized(m); large != nil || p.bytes > 0 && p.bytes+m.held() > bytes {
 					more = true
 					return false
 				}
@@ -178,11 +184,17 @@ func (s *Stream) page(ctx context.Context, after int64, messages, bytes int) (p 
 		if err != nil {
 			return tailPage{}, false, s.explain("read", err)
 		}
+		if len(p.messages) == 0 && large != nil {
+			if err = check(ctx, &w, []Message{{Position: large.Position}}); err == nil {
+				err = large
+			}
+			return tailPage{}, false, s.explain("read", err)
+		}
 		if len(p.messages) > 0 || w.ended() {
 			// The query bounds a page by contentBytes, which is less than the memory held.
 			more = more || len(p.messages) == messages || p.bytes >= bytes || !w.ended()
 			p.history = w.history
-			if err := s.continues(ctx, &w, p.messages); err != nil {
+			if err := check(ctx, &w, p.messages); err != nil {
 				return tailPage{}, false, s.explain("read", err)
 			}
 			return p, more, nil

@@ -10,14 +10,14 @@ import (
 // behalf of a client.
 
 const (
-	// Like readPageFmt: a message is included if those before it have less than $6
+	// Like readPageFmt: a message is included if those before it have less than $7
 	// bytes.
 	readKeyPageSQL = `
-SELECT ` + messageColumns + ` FROM (
+SELECT ` + pageColumns + ` FROM (
 	SELECT *, sum(` + contentBytes + `) OVER (ORDER BY position ROWS UNBOUNDED PRECEDING) AS total
-	FROM tidewire.read_key($1, $2, $3, $4, $5, false)
+	FROM tidewire.read_key($1, $2, $3, $4, $6, false)
 ) AS counted
-WHERE total - ` + contentBytes + ` < $6 ORDER BY position`
+WHERE total - ` + contentBytes + ` < $7 ORDER BY position`
 
 	keyFromEndSQL = `SELECT coalesce(min(position) FILTER (WHERE total = $4), 0) FROM (SELECT position, count(*) OVER () AS total FROM tidewire.read_key($1, $2, $3, 9223372036854775807, $4, true)) AS last`
 
@@ -25,7 +25,7 @@ WHERE total - ` + contentBytes + ` < $6 ORDER BY position`
 )
 
 // ReadPage is Read with a bound on bytes: it returns at most limit messages, of
-// together at most bytes bytes, or one larger message alone. The size of a message
+// together at most bytes bytes, or one larger message alone, unless WithMaxMessage forbids that. The size of a message
 // is that of its payload, key and headers, and 128 bytes. It returns none only at
 // the end of the stream.
 func (s *Stream) ReadPage(ctx context.Context, after int64, limit, bytes int) ([]Message, error) {
@@ -38,8 +38,20 @@ func (s *Stream) ReadPage(ctx context.Context, after int64, limit, bytes int) ([
 	if p, ok := s.standbyPage(ctx, after, limit, bytes); ok {
 		return p.messages, nil
 	}
-	p, _, err := s.page(ctx, after, limit, bytes)
+	p, _, err := s.page(ctx, after, limit, bytes, s.continues)
 	return p.messages, err
+}
+
+// ReadRangePage is ReadRange with the bound on bytes of ReadPage. more reports whether there may be more messages.
+func (s *Stream) ReadRangePage(ctx context.Context, after int64, limit, bytes int) (page []Message, more bool, err error) {
+	if err := validPage(limit, bytes); err != nil {
+		return nil, false, err
+	}
+	if err := s.checkSingle("read"); err != nil {
+		return nil, false, err
+	}
+	p, more, err := s.page(ctx, after, limit, bytes, anywhere)
+	return p.messages, more, err
 }
 
 // ReadKeyPage is ReadKey with the bound on bytes of ReadPage. It returns none only
@@ -52,7 +64,7 @@ func (s *Stream) ReadKeyPage(ctx context.Context, key string, after, upTo int64,
 		return nil, err
 	}
 	limit = min(limit, math.MaxInt32) // PostgreSQL's
-	rows, err := s.pool.Query(ctx, readKeyPageSQL, s.Partition(s.PartitionOf(key)).id, key, after, upTo, limit, bytes)
+	rows, err := s.pool.Query(ctx, readKeyPageSQL, s.Partition(s.PartitionOf(key)).id, key, after, upTo, s.mostBytes(), limit, bytes)
 	if err != nil {
 		return nil, s.explain("read", err)
 	}
@@ -63,6 +75,11 @@ func (s *Stream) ReadKeyPage(ctx context.Context, key string, after, upTo int64,
 		m, err := scanner.scan(rows)
 		if err != nil {
 			return nil, s.explain("read", err)
+		}
+		if large := oversized(&m); large != nil && len(all) == 0 {
+			return nil, s.explain("read", large)
+		} else if large != nil {
+			break
 		}
 		if held += m.held(); held > bytes && len(all) > 0 {
 			break

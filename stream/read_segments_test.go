@@ -80,8 +80,8 @@ func TestRead_OftenIsReadAlike(t *testing.T) {
 		if len(got) > limit || len(got) == 0 != (len(want) == 0) || !prefix(got, want) {
 			t.Fatalf("after %d, %d at most: %d messages, want %d", from, limit, len(got), len(want))
 		}
-		gotPage, _, errGot := s.page(t.Context(), from, limit, 500)
-		wantPage, _, errWant := fresh().page(t.Context(), from, limit, 500)
+		gotPage, _, errGot := s.page(t.Context(), from, limit, 500, s.continues)
+		wantPage, _, errWant := fresh().page(t.Context(), from, limit, 500, s.continues)
 		if errGot != nil || errWant != nil || !prefix(gotPage.messages, wantPage.messages) {
 			t.Fatalf("page after %d: %d messages, want %d; %v, %v", from, len(gotPage.messages), len(wantPage.messages), errGot, errWant)
 		}
@@ -142,12 +142,12 @@ func TestRead_SegmentPlan(t *testing.T) {
 	if _, err := conn.Exec(t.Context(), `SET plan_cache_mode = force_generic_plan`); err != nil {
 		t.Fatal(err)
 	}
-	for name, sql := range map[string]string{"after (bigint, bigint, bigint)": g.after, "page (bigint, bigint, bigint, bigint)": g.page} {
+	for name, sql := range map[string]string{"after (bigint, bigint, bigint)": g.after, "page (bigint, bigint, bigint, bigint, bigint)": g.page} {
 		if _, err := conn.Exec(t.Context(), "PREPARE "+name+" AS "+sql); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for _, call := range []string{"after(30000, 31000, 10)", "page(30000, 31000, 10, 1000)"} {
+	for _, call := range []string{"after(30000, 31000, 10)", "page(30000, 31000, 10, 1000, 1000)"} {
 		rows, err := conn.Query(t.Context(), "EXPLAIN EXECUTE "+call)
 		if err != nil {
 			t.Fatal(err)

@@ -60,8 +60,9 @@ func (s *Stream) standbyPage(ctx context.Context, after int64, messages, bytes i
 			return standby.ErrNotAsked // the read from the primary returns the reason
 		}
 		var more bool
-		p, more, err = on.through(s, pool).page(ctx, after, messages, bytes)
-		if _, old := errors.AsType[*TooOldError](err); old || errors.Is(err, ErrNotFound) || errors.Is(err, ErrHistoryLost) {
+		there := on.through(s, pool).WithMaxMessage(s.largest)
+		p, more, err = there.page(ctx, after, messages, bytes, there.continues)
+		if _, old := errors.AsType[*TooOldError](err); old || errors.Is(err, ErrNotFound) || errors.Is(err, ErrHistoryLost) || errors.Is(err, ErrTooLarge) {
 			return standby.ErrLacks // the read from the primary returns the reason
 		}
 		if err != nil {

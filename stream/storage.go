@@ -228,7 +228,7 @@ func (w *batchWriter) sendShared(ctx context.Context, b *rowBatch, wait time.Dur
 // each connection.
 const (
 	readSharedSQL     = `SELECT ` + messageColumns + ` FROM tidewire.read_shared($4, $1, $2, $3, NULL) AS candidate`
-	readSharedPageSQL = `SELECT ` + messageColumns + ` FROM tidewire.read_shared($5, $1, $2, $3, $4) AS candidate`
+	readSharedPageSQL = `SELECT ` + pageColumns + ` FROM tidewire.read_shared($6, $1, $2, $3, $4) AS candidate`
 
 	// sharedOfFmt replaces the name of a stream's own table in a query.
 	sharedOfFmt = `(SELECT * FROM tidewire.shared_message WHERE stream = %d) AS m`

@@ -70,6 +70,7 @@ type Stream struct {
 	storage   *storage
 	read      *readSQL
 	standby   *onStandby // nil without
+	largest   int        // see WithMaxMessage; 0 is no bound
 	client    *Client    // nil without: then it cannot append or subscribe
 }
 

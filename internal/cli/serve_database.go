@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tidewire/tidewire/internal/budget"
+	"github.com/tidewire/tidewire/internal/engine"
 	"github.com/tidewire/tidewire/internal/engine/postgres"
 	"github.com/tidewire/tidewire/internal/gateway"
 	"github.com/tidewire/tidewire/internal/ingest"
@@ -56,7 +57,7 @@ func (c *serveCmd) withDatabase(p *process, cfg gateway.Config, listeners, admin
 		return err
 	}
 	defer leave()
-	store, err := c.openEngine(p, postgres.Config{Pool: pool, URL: db.url, Standby: reader, Peers: c.tail, Metrics: cfg.Metrics, Log: p.log}, cfg.Only)
+	store, err := c.openEngine(p, postgres.Config{Pool: pool, URL: db.url, MaxMessage: max(int(c.MaxMessage), engine.MaxPayload), Standby: reader, Peers: c.tail, Metrics: cfg.Metrics, Log: p.log}, cfg.Only)
 	if err != nil {
 		return err
 	}

@@ -48,6 +48,8 @@ var (
 	// ErrTooOld: the messages to be read were deleted by retention. See
 	// TooOldError.
 	ErrTooOld = newError(CodeTooOld, "the next messages after this position were dropped: continue after oldest - 1")
+	// ErrTooLarge: the next message is larger than the server reads. See TooLargeError.
+	ErrTooLarge = newError(CodeMessageTooLarge, "the next message is larger than this server reads, see position and size: continue after position, or raise --max-message")
 	// ErrHistoryLost: the position is after the end, or belongs to messages or events that a failover has
 	// lost. See HistoryLostError.
 	ErrHistoryLost = newError(CodeHistoryLost, "the position is after the end, or a failover has lost it: discard what you have after last, and continue there")
@@ -88,27 +90,28 @@ var (
 
 // The codes of these errors.
 const (
-	CodeNotFound       Code = "not_found"
-	CodeInvalid        Code = "invalid"
-	CodeExists         Code = "exists"
-	CodeNotKeyed       Code = "not_keyed"
-	CodeTooOld         Code = "too_old"
-	CodeHistoryLost    Code = "history_lost"
-	CodeLeaseLost      Code = "lease_lost"
-	CodeFenced         Code = "fenced"
-	CodeConflict       Code = "conflict"
-	CodeDuplicateID    Code = "duplicate_id"
-	CodeTooExpensive   Code = "too_expensive"
-	CodeBusy           Code = "busy"
-	CodeSequence       Code = "sequence_too_old"
-	CodeCrossPartition Code = "cross_partition"
-	CodeAhead          Code = "position_ahead"
-	CodeIncomplete     Code = "offset_missing"
-	CodeJournalLost    Code = "journal_lost"
-	CodePartitioned    Code = "partitioned"
-	CodeQueueStream    Code = "queue_stream"
-	CodeRefused        Code = "database_refused"
-	CodeUnknownOutcome Code = "outcome_unknown"
+	CodeNotFound        Code = "not_found"
+	CodeInvalid         Code = "invalid"
+	CodeExists          Code = "exists"
+	CodeNotKeyed        Code = "not_keyed"
+	CodeTooOld          Code = "too_old"
+	CodeMessageTooLarge Code = "message_too_large"
+	CodeHistoryLost     Code = "history_lost"
+	CodeLeaseLost       Code = "lease_lost"
+	CodeFenced          Code = "fenced"
+	CodeConflict        Code = "conflict"
+	CodeDuplicateID     Code = "duplicate_id"
+	CodeTooExpensive    Code = "too_expensive"
+	CodeBusy            Code = "busy"
+	CodeSequence        Code = "sequence_too_old"
+	CodeCrossPartition  Code = "cross_partition"
+	CodeAhead           Code = "position_ahead"
+	CodeIncomplete      Code = "offset_missing"
+	CodeJournalLost     Code = "journal_lost"
+	CodePartitioned     Code = "partitioned"
+	CodeQueueStream     Code = "queue_stream"
+	CodeRefused         Code = "database_refused"
+	CodeUnknownOutcome  Code = "outcome_unknown"
 )
 
 // TooOldError is ErrTooOld with the position of the oldest message kept.
@@ -116,6 +119,14 @@ type TooOldError struct{ Oldest int64 }
 
 func (e *TooOldError) Error() string { return fmt.Sprintf("%v: the oldest is %d", ErrTooOld, e.Oldest) }
 func (e *TooOldError) Unwrap() error { return ErrTooOld }
+
+// TooLargeError is ErrTooLarge with the position of the message and the size of its payload.
+type TooLargeError struct{ Position, Size int64 }
+
+func (e *TooLargeError) Error() string {
+	return fmt.Sprintf("%v: that at %d has %d bytes", ErrTooLarge, e.Position, e.Size)
+}
+func (e *TooLargeError) Unwrap() error { return ErrTooLarge }
 
 // HistoryLostError is ErrHistoryLost with the position of the last message or event before the lost ones.
 type HistoryLostError struct{ Last int64 }

@@ -30,13 +30,20 @@ type Share struct {
 	Assigned []PartitionAt
 	// Revoked are partitions that the member does not own any more.
 	Revoked []int
-	// Parked is a partition whose next messages were dropped, at the position of the oldest that is kept. The member keeps it, and
+	// Parked is a partition whose next messages were dropped, or whose next message is too large. The member keeps it, and
 	// gets messages after the offset of the group is moved.
-	Parked *PartitionAt
+	Parked *Parked
 
 	// Partition is that of the Messages.
 	Partition int
 	Messages  []Message
+}
+
+// Parked is a partition at which a member waits: reading goes on when the offset of the group is Oldest - 1 or later.
+type Parked struct {
+	Partition int
+	Oldest    int64
+	TooLarge  *TooLargeError // nil if the messages before Oldest were dropped
 }
 
 // PartitionAt is a position in a partition.

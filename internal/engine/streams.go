@@ -18,6 +18,9 @@ type Message struct {
 	Payload []byte
 }
 
+// MaxPayload is the largest payload that the functions of the database take, in bytes, and by default also a server.
+const MaxPayload = 1 << 20
+
 // KeepRequests is the minimum time for which a request with a RequestID can be repeated, of all parts of an engine.
 // After that its repetition is stored again only if ErrSequenceTooOld does not reject it: an engine never stores
 // a request twice.

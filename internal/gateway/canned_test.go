@@ -36,11 +36,23 @@ func (f cannedStreams) Publish(_ context.Context, name string, as *engine.Reques
 	return nil
 }
 
+// Read of the stream "message_too_large" begins with such a message.
+func (f cannedStreams) Read(ctx context.Context, name string, key *string, after int64, limit int) ([]engine.Message, error) {
+	if name == string(engine.CodeMessageTooLarge) {
+		return nil, &engine.TooLargeError{Position: 2, Size: 1 << 30}
+	}
+	return f.fakeStreams.Read(ctx, name, key, after, limit)
+}
+
 // Subscribe to the stream "slow" lasts until the caller gives up.
 func (f cannedStreams) Subscribe(ctx context.Context, name string, from engine.Start) (engine.Subscription, error) {
 	if name == "slow" {
 		<-ctx.Done()
 		return nil, ctx.Err()
+	}
+	if name == string(engine.CodeMessageTooLarge) {
+		_, err := f.Read(ctx, name, nil, 0, 1)
+		return nil, err
 	}
 	return f.fakeStreams.Subscribe(ctx, name, from)
 }

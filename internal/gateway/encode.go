@@ -58,6 +58,7 @@ type reply struct {
 	RetryAfterMS int64    `json:"retry_after_ms,omitempty"`
 	Partition    *int     `json:"partition,omitempty"`
 	Position     *int64   `json:"position,omitempty"`
+	Size         *int64   `json:"size,omitempty"`
 	Count        int      `json:"count,omitempty"`
 	Credits      *int64   `json:"credits,omitempty"`
 	Duplicate    bool     `json:"duplicate,omitempty"`
@@ -178,6 +179,7 @@ func (r *reply) writeError(w *wire.Writer) {
 
 // writeDetails writes what some errors have.
 func (r *reply) writeDetails(w *wire.Writer) {
+	optionalInt(w, "size", r.Size)
 	optionalInt(w, "oldest", r.Oldest)
 	optionalInt(w, "last", r.Last)
 	optionalText(w, "event_type", r.EventType)

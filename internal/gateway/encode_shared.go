@@ -56,14 +56,22 @@ func writeRevoked(w *wire.Writer, stream, subscription string, partitions []int)
 	w.Close()
 }
 
-// writeParked writes that the next messages of a partition were dropped.
-func writeParked(w *wire.Writer, stream, subscription string, at engine.PartitionAt) {
+// writeParked writes that a partition waits for a commit, and why.
+func writeParked(w *wire.Writer, stream, subscription string, at engine.Parked) {
 	begin(w, "parked", stream, subscription)
 	writePartition(w, at.Partition)
 	w.Name("code")
-	w.Text(string(engine.CodeTooOld))
+	if at.TooLarge == nil {
+		w.Text(string(engine.CodeTooOld))
+	} else {
+		w.Text(string(engine.CodeMessageTooLarge))
+		w.Name("position")
+		w.Int(at.TooLarge.Position)
+		w.Name("size")
+		w.Int(at.TooLarge.Size)
+	}
 	w.Name("oldest")
-	w.Int(at.Position)
+	w.Int(at.Oldest)
 	w.Close()
 }
 

@@ -202,7 +202,15 @@ func TestEverything_Codes(t *testing.T) {
 	}
 	c.do("POST", "/v1/events/project?store=busy", `{"queries":[{}]}`)
 	c.do("POST", "/v1/queues/journal_lost/receive", "")
+	const large = "message_too_large"
+	status, text := c.do("GET", "/v1/streams/"+large+"/messages", "")
+	if status != http.StatusUnprocessableEntity || !strings.Contains(text, `"position":2,"size":1073741824`) {
+		t.Errorf("%d %s", status, text)
+	}
 	w := connect(t, c.addr)
+	if got := w.code(`{"type":"subscribe","id":"x","stream":"` + large + `"}`); got != "error"+large {
+		t.Errorf("a subscription is answered with %s", got)
+	}
 	send(t, w.Conn, `{"type":"subscribe","id":1,"stream":"slow"}`, `{"type":"unsubscribe","id":2,"subscription":"slow"}`)
 	w.want(`{"type":"error","id":1,"code":"ended","message":"it was ended before it began","retryable":false}`, `{"type":"ok","id":2}`)
 	for range 10 {

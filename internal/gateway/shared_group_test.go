@@ -3,8 +3,10 @@ package gateway_test
 import (
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -234,5 +236,30 @@ func TestShare_Parked(t *testing.T) {
 	a.until(false, func() bool { return len(a.got) == 1 })
 	if a.got[0].position != 11 {
 		t.Errorf("goes on with %d, want 11", a.got[0].position)
+	}
+}
+
+// TestShare_ParkedLarge: when the next message of a partition is too large, its owner is told which one it is, and goes on where it commits.
+func TestShare_ParkedLarge(t *testing.T) {
+	t.Parallel()
+	one := serveDatabase(t, migrated.Open(t), nil)
+	one.make(t, "s", 0)
+	publishKeys(t, one.addr, 0, 1)
+	c := client{t, one.addr}
+	if status, text := c.do("POST", "/v1/streams/s/messages?raw", strings.Repeat("x", largestRead+1), "Content-Type", "application/octet-stream"); status != http.StatusOK {
+		t.Fatal(text)
+	}
+	publishKeys(t, one.addr, 1, 2)
+	a := newCrew().joins(t, "a", connect(t, one.addr), "")
+	parked := a.await(func(p pushed) bool { return p.Type == "parked" })
+	if parked.Code != "message_too_large" || parked.Position != 2 || parked.Oldest != 3 || parked.partition() != 0 {
+		t.Fatalf("got %+v", parked)
+	}
+	a.commit(0, 1)
+	a.await(func(p pushed) bool { return p.Type == "ok" })
+	a.commit(0, parked.Oldest-1)
+	a.until(false, func() bool { return len(a.got) == 2 })
+	if a.got[1].position != 3 {
+		t.Errorf("goes on with %d, want 3", a.got[1].position)
 	}
 }

@@ -42,7 +42,8 @@ func serveDatabase(t *testing.T, db pgtest.DB, change func(*gateway.Config)) dat
 	s := database{cutting: &cutting{}}
 	pool := s.cutting.pool(t, db.URL)
 	e, err := postgres.Open(t.Context(), postgres.Config{
-		Pool: pool, URL: db.URL, Stores: true, GroupLease: groupLease, Metrics: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler),
+		MaxMessage: largestRead,
+		Pool:       pool, URL: db.URL, Stores: true, GroupLease: groupLease, Metrics: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -318,3 +319,6 @@ func publishKeys(t *testing.T, addr string, from, to int) {
 	}
 	c.Abort()
 }
+
+// largestRead is the largest payload that the servers of these tests read.
+const largestRead = 300_000

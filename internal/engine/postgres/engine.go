@@ -23,6 +23,8 @@ import (
 // Config configures an Engine.
 type Config struct {
 	Pool *pgxpool.Pool
+	// MaxMessage is the largest payload that is read, in bytes: others may have stored larger ones. Defaults to no bound.
+	MaxMessage int
 	// URL is the URL of the same database, for the readiness probe. The probe has a separate
 	// connection, because the pool may be exhausted.
 	URL string
@@ -120,7 +122,7 @@ func (e *Engine) openStores(ctx context.Context) (err error) {
 	if e.cfg.MaxOpenStreams > 0 {
 		e.streams.maxOpen = e.cfg.MaxOpenStreams
 	}
-	e.queues = newQueues(e.cfg.Pool, e.streams.hub, e.cfg.Log)
+	e.queues = newQueues(e.cfg, e.streams.hub)
 	e.queues.made = e.madeQueue
 	e.events, err = newEvents(ctx, e.cfg.Pool, e.cfg.Standby, e.cfg.Log)
 	return err
@@ -131,6 +133,7 @@ func (e *Engine) openRooms(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	log = log.WithMaxMessage(e.cfg.MaxMessage)
 	if e.head, err = log.Head(ctx); err != nil {
 		return err
 	}
@@ -153,7 +156,7 @@ const announceEvery = 20 * time.Millisecond
 
 // newHub returns a Hub on the engine's database.
 func newHub(cfg Config) *stream.Hub {
-	hub := stream.HubConfig{Announce: true, Standby: cfg.Standby, Peers: cfg.Peers, Log: cfg.Log}
+	hub := stream.HubConfig{Announce: true, MaxMessage: cfg.MaxMessage, Standby: cfg.Standby, Peers: cfg.Peers, Log: cfg.Log}
 	if cfg.Peers != nil {
 		hub.AnnounceEvery = announceEvery
 	}

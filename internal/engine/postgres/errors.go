@@ -83,6 +83,9 @@ func detailed(err error) error {
 	if e, ok := errors.AsType[*stream.TooOldError](err); ok {
 		return &engine.TooOldError{Oldest: e.Oldest}
 	}
+	if e, ok := errors.AsType[*stream.TooLargeError](err); ok {
+		return &engine.TooLargeError{Position: e.Position, Size: e.Size}
+	}
 	if e, ok := errors.AsType[*stream.HistoryLostError](err); ok {
 		return &engine.HistoryLostError{Last: e.Last}
 	}

@@ -98,8 +98,14 @@ func (m *member) own(ctx context.Context, owned *stream.Owned) error {
 		err = m.read(p)
 		sub.Close()
 		if old, is := errors.AsType[*stream.TooOldError](err); is {
-			m.change(p, engine.Share{Parked: &engine.PartitionAt{Partition: p.Number, Position: old.Oldest}})
-			err = p.park(sub.Position())
+			m.change(p, engine.Share{Parked: &engine.Parked{Partition: p.Number, Oldest: old.Oldest}})
+			err = p.park(func(offset int64) bool { return offset != sub.Position() })
+		}
+		if large, is := errors.AsType[*stream.TooLargeError](err); is {
+			m.change(p, engine.Share{Parked: &engine.Parked{
+				Partition: p.Number, Oldest: large.Position + 1, TooLarge: &engine.TooLargeError{Position: large.Position, Size: large.Size},
+			}})
+			err = p.park(func(offset int64) bool { return offset >= large.Position })
 		}
 		if err != nil {
 			return err
@@ -107,8 +113,8 @@ func (m *member) own(ctx context.Context, owned *stream.Owned) error {
 	}
 }
 
-// park waits until the offset of the group is not the one at which the next messages are gone.
-func (p *ownedPart) park(at int64) error {
+// park waits until the offset of the group was moved to where messages go on.
+func (p *ownedPart) park(goesOn func(offset int64) bool) error {
 	for {
 		select {
 		case <-p.moved:
@@ -121,7 +127,7 @@ func (p *ownedPart) park(at int64) error {
 			return err
 		}
 		sub.Close()
-		if sub.Position() != at {
+		if goesOn(sub.Position()) {
 			return nil
 		}
 	}

@@ -21,7 +21,9 @@ type queues struct {
 	pool *pgxpool.Pool
 	log  *slog.Logger
 	hub  *stream.Hub
-	made func(ctx context.Context, q *queue.Queue) // called after a queue was created
+	// maxMessage is that of Config.
+	maxMessage int
+	made       func(ctx context.Context, q *queue.Queue) // called after a queue was created
 
 	work    context.Context // context of enqueuers and nodes; ends with run
 	stop    context.CancelFunc
@@ -48,11 +50,11 @@ type openQueue struct {
 	counted  bool // its statistics are in queues.gone; guarded by queues.gone
 }
 
-func newQueues(pool *pgxpool.Pool, hub *stream.Hub, log *slog.Logger) *queues {
-	s := &queues{pool: pool, log: log, hub: hub}
+func newQueues(cfg Config, hub *stream.Hub) *queues {
+	s := &queues{pool: cfg.Pool, log: cfg.Log, hub: hub, maxMessage: cfg.MaxMessage}
 	s.work, s.stop = context.WithCancel(context.Background())
 	s.accepted, s.abandon = context.WithCancel(context.Background())
-	s.open = newRegistry(registryConfig[*openQueue]{Open: s.lookup, Start: s.start, ErrClosed: queue.ErrClosed, Log: log})
+	s.open = newRegistry(registryConfig[*openQueue]{Open: s.lookup, Start: s.start, ErrClosed: queue.ErrClosed, Log: cfg.Log})
 	return s
 }
 
@@ -71,6 +73,7 @@ func (s *queues) lookup(ctx context.Context, name string) (*openQueue, error) {
 	if err != nil {
 		return nil, err
 	}
+	q.LimitMessages(s.maxMessage)
 	appender := stream.AppenderConfig{Writer: stream.WriterConfig{Log: s.log}, Hub: s.hub}
 	return &openQueue{
 		Queue:    q,

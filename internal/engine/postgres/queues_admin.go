@@ -39,6 +39,7 @@ func (s *queues) List(ctx context.Context) ([]string, error) {
 func (s *queues) with(ctx context.Context, name string, do func(*queue.Queue) error) error {
 	q, err := queue.Lookup(ctx, s.pool, name)
 	if err == nil {
+		q.LimitMessages(s.maxMessage)
 		err = do(q)
 	}
 	return engineError(err)

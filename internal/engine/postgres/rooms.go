@@ -47,14 +47,18 @@ func (s *rooms) Append(ctx context.Context, room string, as *engine.RequestID, p
 }
 
 func (s *rooms) After(ctx context.Context, room string, after, upTo int64, limit, bytes int) ([]engine.RoomMessage, error) {
-	page, err := stored(s.log.ReadKeyPage(ctx, room, after, upTo, limit, bytes))
-	if err == nil {
+	page, err := s.log.ReadKeyPage(ctx, room, after, upTo, limit, bytes)
+	for large, is := errors.AsType[*stream.TooLargeError](err); is; large, is = errors.AsType[*stream.TooLargeError](err) {
+		s.logger.Warn("a chat is larger than this server reads, and is left out", "room", room, "position", large.Position, "bytes", large.Size)
+		page, err = s.log.ReadKeyPage(ctx, room, large.Position, upTo, limit, bytes)
+	}
+	if err = engineError(err); err == nil {
 		err = s.kept(ctx, after) // after the read: what was deleted before it counts
 	}
 	if err != nil {
 		return nil, err
 	}
-	return page, nil
+	return stored(page), nil
 }
 
 // kept returns a TooOldError if messages after a position were deleted.
@@ -94,12 +98,15 @@ func (s *rooms) Check(ctx context.Context, position int64) error {
 func (s *rooms) Follow(ctx context.Context, after int64, receive func([]engine.RoomMessage)) error {
 	for {
 		err := s.follow(ctx, &after, receive)
-		old, ok := errors.AsType[*stream.TooOldError](err)
-		if !ok {
+		if old, ok := errors.AsType[*stream.TooOldError](err); ok {
+			s.logger.Warn("chats were deleted before members of this server got them", "after", after, "up to", old.Oldest-1)
+			after = old.Oldest - 1
+		} else if large, ok := errors.AsType[*stream.TooLargeError](err); ok {
+			s.logger.Warn("a chat is larger than this server reads, and is left out", "position", large.Position, "bytes", large.Size)
+			after = large.Position
+		} else {
 			return engineError(err)
 		}
-		s.logger.Warn("chats were deleted before members of this server got them", "after", after, "up to", old.Oldest-1)
-		after = old.Oldest - 1
 	}
 }
 
@@ -125,10 +132,10 @@ func (s *rooms) follow(ctx context.Context, after *int64, receive func([]engine.
 	}
 }
 
-func stored(messages []stream.Message, err error) ([]engine.RoomMessage, error) {
+func stored(messages []stream.Message) []engine.RoomMessage {
 	out := make([]engine.RoomMessage, len(messages))
 	for i, m := range messages {
 		out[i] = engine.RoomMessage{Position: m.Position, Payload: m.Payload}
 	}
-	return out, engineError(err)
+	return out
 }

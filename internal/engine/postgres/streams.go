@@ -26,6 +26,8 @@ type streams struct {
 	hub    *stream.Hub
 	groups *stream.Groups
 
+	maxMessage int // see Config
+
 	work    context.Context // ends with stop: no appender starts after that
 	stop    context.CancelFunc
 	running sync.WaitGroup // appenders
@@ -88,8 +90,8 @@ func newStreams(cfg Config) *streams {
 	pool, log := cfg.Pool, cfg.Log
 	s := &streams{
 		pool: pool, reader: cfg.Standby, log: log, finder: &finder{pool: pool},
-		maxOpen: math.MaxInt,
-		hub:     newHub(cfg), lease: cfg.GroupLease,
+		maxOpen: math.MaxInt, maxMessage: cfg.MaxMessage,
+		hub: newHub(cfg), lease: cfg.GroupLease,
 	}
 	s.groups = stream.NewGroups(pool, stream.GroupsConfig{OnGone: s.groupGone, Log: log})
 	s.work, s.stop = context.WithCancel(context.Background())
@@ -284,9 +286,8 @@ func engineMessage(m *stream.Message) engine.Message {
 	return engine.Message{Position: m.Position, Time: m.Time, Key: m.Key, Headers: m.Headers, Payload: m.Payload}
 }
 
-// readBytes bounds the bytes that one Read holds, not counting its last
-// message.
-const readBytes = 4 << 20
+// readBytes bounds the bytes that one Read holds, unless its first message is larger.
+const readBytes = 1 << 20
 
 // Read implements engine.Streams.
 func (s *streams) Read(ctx context.Context, name string, key *string, after int64, limit int) ([]engine.Message, error) {
@@ -294,6 +295,7 @@ func (s *streams) Read(ctx context.Context, name string, key *string, after int6
 	if err != nil {
 		return nil, engineError(err)
 	}
+	found = found.WithMaxMessage(s.maxMessage)
 	var page []stream.Message
 	if key != nil {
 		page, err = found.ReadKeyPage(ctx, *key, after, math.MaxInt64, limit, readBytes)

@@ -92,6 +92,7 @@ func storeErrors() []Error {
 		{"not_found", 404, No, false, "there is no stream, queue, group or event store of that name (a queue with priorities or partitions is no stream of its name). If another server has just dropped and made it again, send the request again"},
 		{"exists", 409, No, false, "there is one with other options, or the stream of that name is in use"},
 		{"too_old", 410, No, false, "the messages were dropped: continue with `after` = `oldest` - 1"},
+		{"message_too_large", 422, No, false, "the next message is larger than this server reads, as another program has stored it: continue with `after` = `position`"},
 		{"history_lost", 410, No, false, "a failover has lost the position, or it is after the end: continue with `after` = `last`"},
 		{"offset_missing", 409, No, false, "the database was restored without the offset of this group: an operator sets it"},
 		{"journal_lost", 409, No, false, "the database was restored without the journal of this queue: `message` says what the operator can do"},

@@ -3,7 +3,7 @@ package spec
 import "github.com/tidewire/tidewire/internal/wire"
 
 var (
-	readCodes    = []string{"not_found", "too_old", "history_lost", "partitioned"}
+	readCodes    = []string{"not_found", "too_old", "message_too_large", "history_lost", "partitioned"}
 	publishCodes = []string{"not_found", "cross_partition", "queue_stream", "sequence_too_old", "too_many_messages", "not_stored", "outcome_unknown", "journal_lost", "partitioned"}
 )
 
