@@ -27,9 +27,9 @@ func settles(kind string) bool {
 // maxSettling is the largest message that is let through because it settles something, in bytes. Larger ones are refused like all others.
 const maxSettling = 64 << 10
 
-// overRate is told of a message over the rate, and ends the connection if its client goes on like that.
-func (c *connection) overRate(now time.Time, wait time.Duration) reply {
-	if c.meter.Refused(now, wait) {
+// overRate is told of a message of so many bytes over the rate, and ends the connection if its client goes on like that.
+func (c *connection) overRate(now time.Time, size int, wait time.Duration) reply {
+	if c.meter.Refused(now, size, wait) {
 		c.tooMuch()
 	}
 	return later(codeRateLimited, wait)
@@ -79,7 +79,7 @@ func (s *session) tooManyRequests(r asked, now time.Time) bool {
 
 func (s *session) limited(r asked, now time.Time, wait time.Duration) {
 	s.server.ignored.Add(1)
-	s.answer(r, s.conn.overRate(now, wait))
+	s.answer(r, s.conn.overRate(now, s.size, wait))
 }
 
 // limited refuses a message over the rate. p.mu is held.
@@ -98,7 +98,7 @@ func (p *participant) limited(m websocket.Message, now time.Time) bool {
 		return false
 	}
 	p.server.ignored.Add(1)
-	with := p.conn.overRate(now, wait)
+	with := p.conn.overRate(now, size, wait)
 	p.answer(chatMessage{ID: identifyChat(trimSpace(m.Payload))}, codeRateLimited, map[string]any{"retry_after_ms": with.RetryAfterMS})
 	return true
 }

@@ -59,7 +59,8 @@ const (
 	UserShare = 4
 
 	// freeRate bounds what takes nothing from the rate of requests: messages that only settle something cost one each, and refusals refusalCost. When a
-	// connection has caused more a second, twice as much at once, the server reads slower. A user has UserShare times that.
+	// connection has caused more a second, twice as much at once, the server reads slower. A user has UserShare times that. The bytes of what is refused
+	// have a rate of their own, which is as high as that of bytes: to read them, and to inflate them, has cost as much as with others.
 	freeRate    = 10_000
 	refusalCost = 10
 

@@ -22,7 +22,7 @@ func (c *Conn) Meter() *Meter {
 		if own == nil {
 			return nil
 		}
-		c.meter = &Meter{registry: r, own: own, free: newBucket(freeRate, 0, 0)}
+		c.meter = &Meter{registry: r, own: own, free: newBucket(freeRate, r.cfg.ByteRate, r.cfg.MaxMessage)}
 	}
 	c.meter.user, c.meter.userFree = nil, nil
 	if c.at.user != "" && c.counted && !c.closed {
@@ -66,7 +66,7 @@ func (m *Meter) Control(now time.Time, n int) (tooLong bool) {
 		m.controls.taken = true
 		return false
 	}
-	m.refuse(now)
+	m.refuse(now, n)
 	return m.controls.refused(now, min(wait, controlPause))
 }
 
@@ -79,18 +79,18 @@ func (m *Meter) Owe(now time.Time, requests, bytes int) (wait time.Duration) {
 	return max(m.own.owe(now, requests, bytes), m.user.owe(now, requests, bytes))
 }
 
-// Refused is told of a message that was over the rate, and after how long it would be allowed. It reports whether the client has gone on like that
-// for too long.
-func (m *Meter) Refused(now time.Time, wait time.Duration) (tooLong bool) {
-	m.refuse(now)
+// Refused is told of a message of n bytes that was over the rate, and after how long it would be allowed. It reports whether the client has gone on
+// like that for too long.
+func (m *Meter) Refused(now time.Time, n int, wait time.Duration) (tooLong bool) {
+	m.refuse(now, n)
 	m.messages.sent(now) // Fits does not say so
 	return m.messages.refused(now, wait)
 }
 
-// refuse counts a refusal.
-func (m *Meter) refuse(now time.Time) {
+// refuse counts a refusal of n bytes.
+func (m *Meter) refuse(now time.Time, n int) {
 	m.registry.limited.Add(1)
-	m.spendFree(now, refusalCost)
+	m.spendFree(now, refusalCost, n)
 }
 
 // Settle counts a message of n bytes that only settles or ends something. It is let through in any case, and says nothing about the patience of the client.
@@ -98,14 +98,19 @@ func (m *Meter) Settle(now time.Time, n int) {
 	if m == nil {
 		return
 	}
-	m.spendFree(now, 1)
-	if owed := max(m.own.oweAtMost(now, 0, n), m.user.oweAtMost(now, 0, n)); m.rests.Before(now.Add(owed)) {
-		m.rests = now.Add(owed)
-	}
+	m.spendFree(now, 1, 0)
+	m.rest(now.Add(max(m.own.oweAtMost(now, 0, n), m.user.oweAtMost(now, 0, n))))
 }
 
-func (m *Meter) spendFree(now time.Time, cost int) {
-	m.rests = now.Add(max(m.free.oweAtMost(now, cost, 0), m.userFree.oweAtMost(now, cost, 0)))
+func (m *Meter) spendFree(now time.Time, cost, bytes int) {
+	m.rest(now.Add(max(m.free.oweAtMost(now, cost, bytes), m.userFree.oweAtMost(now, cost, bytes))))
+}
+
+// rest says that nothing should be read until then, or later.
+func (m *Meter) rest(until time.Time) {
+	if m.rests.Before(until) {
+		m.rests = until
+	}
 }
 
 // Rests returns until when the server should read nothing from the connection, because its client has caused too much that takes nothing from its rate. The zero Time is always.

@@ -16,7 +16,7 @@ func TestMeter_EndsWhoDoesNotPause(t *testing.T) {
 		for end := now.Add(30 * time.Second); now.Before(end) && !ended; {
 			pause := every
 			if wait, ok := m.Take(now, 1); !ok {
-				ended = m.Refused(now, wait)
+				ended = m.Refused(now, 1, wait)
 				if obeys {
 					pause = wait
 				}
@@ -51,7 +51,7 @@ func TestMeter_WaitsWhileItSettles(t *testing.T) {
 		for i := 0; i < 10_000 && !ended; i++ {
 			if !now.Before(next) {
 				if wait, ok := m.Take(now, 100); !ok {
-					ended = m.Refused(now, wait)
+					ended = m.Refused(now, 1, wait)
 					if next = now.Add(wait); !c.obeys {
 						next = now.Add(wait / 8)
 					}
@@ -189,7 +189,7 @@ func TestMeter_Rests(t *testing.T) {
 	refuse := func(m *Meter, now time.Time, times int) (ended bool) {
 		for range times {
 			if wait, ok := m.Take(now, 1); !ok {
-				ended = m.Refused(now, wait) || ended
+				ended = m.Refused(now, 1, wait) || ended
 			}
 		}
 		return ended
@@ -231,7 +231,7 @@ func TestMeter_OneBurst(t *testing.T) {
 	c.Handshake(Client{User: "ann"}, false)
 	m, now := c.Meter(), time.Unix(1000, 0)
 	for range 7000 {
-		if wait, ok := m.Take(now, 1); !ok && m.Refused(now, wait) {
+		if wait, ok := m.Take(now, 1); !ok && m.Refused(now, 1, wait) {
 			t.Fatal("it is ended")
 		}
 		if d := m.Rests().Sub(now); d > 0 {
@@ -259,6 +259,49 @@ func TestMeter_Settles(t *testing.T) {
 		}
 		if d := m.Rests().Sub(now); d <= 0 || d > time.Second+time.Microsecond {
 			t.Errorf("connection %d rests for %v after 40001 messages", n, d)
+		}
+	}
+}
+
+// TestMeter_RefusedBytesHaveARate: whatever a client sends, it is not read faster than its rates of bytes: what is refused, and what settles. A refusal
+// after it does not end the rest.
+func TestMeter_RefusedBytesHaveARate(t *testing.T) {
+	t.Parallel()
+	const rate, size, most = 8 << 20, 1 << 20, 60 << 10
+	for what, send := range map[string]func(m *Meter, now time.Time) (bytes int){
+		"refused": func(m *Meter, now time.Time) int {
+			if wait, ok := m.Fits(now, size); !ok {
+				m.Refused(now, size, wait)
+			} else {
+				m.Take(now, size)
+			}
+			return size
+		},
+		"settles": func(m *Meter, now time.Time) int {
+			m.Settle(now, most)
+			m.Refused(now, 10, time.Second)
+			return most + 10
+		},
+	} {
+		r := New(Config{RequestRate: 1000, ByteRate: rate, MaxMessage: size})
+		conns := make([]*Meter, 10)
+		for i := range conns {
+			c := r.New()
+			c.Handshake(Client{User: "ann"}, false)
+			conns[i] = c.Meter()
+		}
+		start, sent := time.Unix(1000, 0), 0
+		const long = 20 * time.Second
+		for now := start; now.Sub(start) < long; now = now.Add(100 * time.Microsecond) {
+			for _, m := range conns {
+				if !now.Before(m.Rests()) {
+					sent += send(m, now)
+				}
+			}
+		}
+		// Twice the rate of a user, and what its buckets and the last reads hold.
+		if bound := 2*UserShare*rate*int(long/time.Second) + 4*UserShare*rate + 20*size; sent > bound {
+			t.Errorf("%s: %d MiB in %v, want at most %d", what, sent>>20, long, bound>>20)
 		}
 	}
 }

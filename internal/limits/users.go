@@ -38,7 +38,7 @@ func (r *Registry) user(name string) *user {
 	if u == nil {
 		u = &user{bucket: newBucket(UserShare*r.cfg.RequestRate, UserShare*r.cfg.ByteRate, r.cfg.MaxMessage)}
 		if u.bucket != nil {
-			u.free = newBucket(UserShare*freeRate, 0, 0)
+			u.free = newBucket(UserShare*freeRate, UserShare*r.cfg.ByteRate, r.cfg.MaxMessage)
 		}
 		if r.cfg.UserQueries > 0 {
 			u.queries = semaphore.NewWeighted(int64(r.cfg.UserQueries))
