@@ -172,20 +172,62 @@ func (c *call) receive() {
 	c.write(w.Buf)
 }
 
-// lease waits for messages. Messages that come after the client has gone are
+// lease waits for messages. Messages that come after the client has gone, or after its right has ended, are
 // released.
 func (c *call) lease(d *pullConsumer, limit int, wait time.Duration) ([]engine.Delivery, []string, error) {
 	ctx, cancel := context.WithTimeout(c.ctx, wait)
 	defer cancel()
 	defer context.AfterFunc(c.api.polls, cancel)()
-	ds, tokens, err := d.receive(c.ctx, c, ctx, limit)
-	if err != nil || c.ctx.Err() == nil {
-		return ds, tokens, err
+	ds, tokens, err := c.leaseWhileAllowed(ctx, d, limit)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err = c.ctx.Err(); err == nil {
+		err = c.permitted()
+	}
+	if err == nil {
+		return ds, tokens, nil
 	}
 	back := settlement{kind: "nack"}
 	taken, _ := d.leases.take(back, tokens)
 	d.leases.settle(c.api.server.work, c.api.server.cfg.Engine.Queues, back, taken)
-	return nil, nil, c.ctx.Err()
+	return nil, nil, err
+}
+
+// leaseWhileAllowed waits for messages. When the rights of somebody change, or the token ends, the wait is interrupted before anything is
+// leased, and the rights are looked at.
+func (c *call) leaseWhileAllowed(ctx context.Context, d *pullConsumer, limit int) ([]engine.Delivery, []string, error) {
+	for {
+		changed := c.api.server.changes.next()
+		if err := c.permitted(); err != nil {
+			return nil, nil, err
+		}
+		wait, end := c.untilChanged(ctx, changed)
+		ds, tokens, err := d.receive(c.ctx, c, wait, limit)
+		end()
+		if len(ds) > 0 || err != nil || ctx.Err() != nil {
+			return ds, tokens, err
+		}
+	}
+}
+
+// untilChanged returns a context that ends with ctx, with the token of the caller, and when changed is closed.
+func (c *call) untilChanged(ctx context.Context, changed <-chan struct{}) (context.Context, func()) {
+	if c.caller == nil {
+		return ctx, func() {}
+	}
+	wait, cancel := context.WithCancel(ctx)
+	if !c.caller.Expires.IsZero() {
+		wait, cancel = context.WithDeadline(ctx, c.caller.Expires)
+	}
+	go func() {
+		select {
+		case <-changed:
+			cancel()
+		case <-wait.Done():
+		}
+	}()
+	return wait, cancel
 }
 
 // settle settles deliveries of earlier receives.

@@ -19,6 +19,7 @@ func (s *Server) accessChanged(change auth.Change) {
 	s.cfg.Auth.Policy.Forget(change)
 	applied := appliedChange{setOf(change.Disconnected), setOf(change.Rights), change.AllRights}
 	s.changes.add(applied) // before the snapshot: a connection that is not in it yet looks there
+	s.changes.wake()
 	for _, c := range s.conns.snapshot() {
 		c.identity.accessChanged(applied)
 	}
@@ -53,9 +54,30 @@ const maxChanges = 1000
 // changes are the last changes, numbered from 1. A connection counts those that came after the verification of its caller began: accessChanged
 // did not know then that it is that caller's.
 type changes struct {
-	mu   sync.Mutex
-	n    uint64 // how many there were in all
-	last []appliedChange
+	mu    sync.Mutex
+	n     uint64 // how many there were in all
+	last  []appliedChange
+	woken chan struct{} // closed by the next change, or when the rules change; nil if nobody waits for that
+}
+
+// next is closed when somebody's rights may have changed.
+func (c *changes) next() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.woken == nil {
+		c.woken = make(chan struct{})
+	}
+	return c.woken
+}
+
+// wake closes next.
+func (c *changes) wake() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.woken != nil {
+		close(c.woken)
+		c.woken = nil
+	}
 }
 
 func (c *changes) add(change appliedChange) {
@@ -87,6 +109,7 @@ func (c *changes) since(n uint64) ([]appliedChange, bool) {
 
 // RulesChanged gives the open connections the rights of the rules as they are now, after Policy.Reload. What a connection may not have any more ends.
 func (s *Server) RulesChanged() {
+	s.changes.wake()
 	for _, c := range s.conns.snapshot() {
 		c.identity.renew()
 	}
