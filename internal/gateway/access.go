@@ -24,11 +24,11 @@ func (a *api) allowed(w http.ResponseWriter, r *http.Request) bool {
 	h := w.Header()
 	h.Set("Access-Control-Allow-Origin", origin) // exactly, and never with credentials
 	if r.Method != http.MethodOptions || r.Header.Get("Access-Control-Request-Method") == "" {
-		h.Set("Access-Control-Expose-Headers", "Allow, Retry-After, WWW-Authenticate")
+		h.Set("Access-Control-Expose-Headers", "Allow, Retry-After, WWW-Authenticate, X-Request-Id")
 		return true
 	}
 	h.Set("Access-Control-Allow-Methods", "GET, POST, PUT, PATCH, DELETE")
-	h.Set("Access-Control-Allow-Headers", "Authorization, Content-Type, Idempotency-Key, Last-Event-ID")
+	h.Set("Access-Control-Allow-Headers", "Authorization, Content-Type, Idempotency-Key, Last-Event-ID, X-Request-Id")
 	h.Set("Access-Control-Max-Age", "600")
 	w.WriteHeader(http.StatusNoContent)
 	return false

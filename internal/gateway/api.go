@@ -381,11 +381,11 @@ func (c *call) number(name string, low, high, fallback int64) (int64, bool) {
 func (c *call) refuse(why code) { c.refuseFor(because(why)) }
 
 func (c *call) refuseFor(why *problem) {
-	c.api.server.audit.denied(c.api.server.limits.ClientAddress(c.r), c.caller, why)
+	c.api.server.audit.denied(c.api.server.limits.ClientAddress(c.r), requestID(c.r), c.caller, why)
 	writeError(c.w, why.reply())
 }
 
 // acted records an administrative act that was carried out.
 func (c *call) acted(act, target string) {
-	c.api.server.audit.act(c.api.server.limits.ClientAddress(c.r), c.caller, act, target)
+	c.api.server.audit.act(c.api.server.limits.ClientAddress(c.r), requestID(c.r), c.caller, act, target)
 }

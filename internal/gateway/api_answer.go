@@ -128,7 +128,7 @@ func (c *call) fail(err error, otherwise code) {
 		with.Message = c.notFound()
 	}
 	if needsWarning(with.Code, otherwise) && c.r.Context().Err() == nil {
-		c.api.server.sessions.log.warn("request failed", "method", c.r.Method, "path", c.r.URL.Path, "error", err)
+		c.api.server.sessions.log.warn("request failed", "request_id", requestID(c.r), "method", c.r.Method, "path", c.r.URL.Path, "error", err)
 	}
 	writeError(c.w, with)
 }

@@ -265,7 +265,7 @@ func (s *eventSource) end(err error) {
 	case with.Code == engine.CodeNotFound:
 		with = refusal(codeStreamGone)
 	case with.Code == codeUnavailable:
-		s.c.api.server.sessions.log.warn("a follower was ended", "path", s.c.r.URL.Path, "error", err)
+		s.c.api.server.sessions.log.warn("a follower was ended", "request_id", requestID(s.c.r), "path", s.c.r.URL.Path, "error", err)
 	}
 	s.w.Buf = s.w.Buf[:0]
 	with.Type = "error"

@@ -248,7 +248,7 @@ func (c *call) sayInMany() {
 	for i, name := range rooms {
 		outcome, size, why := c.sayIn(name, object)
 		if results[i] = (roomResult{Room: name}); why != nil {
-			c.api.server.audit.denied(c.api.server.limits.ClientAddress(c.r), c.caller, why)
+			c.api.server.audit.denied(c.api.server.limits.ClientAddress(c.r), requestID(c.r), c.caller, why)
 			results[i].Error = errorOf(why.reply())
 			continue
 		}

@@ -89,8 +89,9 @@ var denials = map[code]bool{
 	codeUnauthenticated: true, codeInvalidToken: true, codeTokenExpired: true, codeForbidden: true, codeIdentity: true, codeBeyond: true,
 }
 
-// denied records that a caller, or a client without one, was denied something. It ignores problems of other kinds.
-func (a *audit) denied(peer fmt.Stringer, c *auth.Caller, why *problem) {
+// denied records that a caller, or a client without one, was denied something. It ignores problems of other kinds. request is the ID of an HTTP
+// request, or empty.
+func (a *audit) denied(peer fmt.Stringer, request string, c *auth.Caller, why *problem) {
 	if !denials[why.code] {
 		return
 	}
@@ -99,12 +100,12 @@ func (a *audit) denied(peer fmt.Stringer, c *auth.Caller, why *problem) {
 	if c != nil {
 		what.User, what.Role = c.User, c.Role
 	}
-	a.lastDenials.add(what, why.cause, time.Now().UTC())
+	a.lastDenials.add(what, request, why.cause, time.Now().UTC())
 	if !a.lines.Allow() {
 		a.skipped.Add(1)
 		return
 	}
-	fields := append(actor(peer.String(), c), "code", why.code)
+	fields := append(actor(peer.String(), request, c), "code", why.code)
 	if n := why.need; n.verb != "" {
 		fields = append(fields, "verb", n.verb, "kind", n.kind, "name", n.name)
 	}
@@ -118,14 +119,14 @@ func (a *audit) denied(peer fmt.Stringer, c *auth.Caller, why *problem) {
 }
 
 // act records an administrative act that was carried out. To create what is there counts, too.
-func (a *audit) act(peer fmt.Stringer, c *auth.Caller, act, target string) {
+func (a *audit) act(peer fmt.Stringer, request string, c *auth.Caller, act, target string) {
 	a.acts.WithLabelValues(act).Inc()
-	is := recentAct{Time: time.Now().UTC(), Address: peer.String(), Act: act, Target: target}
+	is := recentAct{Time: time.Now().UTC(), Address: peer.String(), Act: act, Target: target, RequestID: request}
 	if c != nil {
 		is.User, is.Role = c.User, c.Role
 	}
 	a.lastActs.add(is)
-	a.log.Info("administrative act", append(actor(peer.String(), c), "act", act, "target", target)...)
+	a.log.Info("administrative act", append(actor(peer.String(), request, c), "act", act, "target", target)...)
 }
 
 // jobEnded records how a job of dead letters has ended. The act, when it began, does not say how many it changed.
@@ -138,8 +139,11 @@ func (a *audit) jobEnded(is job) {
 }
 
 // actor says who it was. In open mode there is only the address.
-func actor(peer string, c *auth.Caller) []any {
+func actor(peer, request string, c *auth.Caller) []any {
 	fields := []any{"peer", peer}
+	if request != "" {
+		fields = append(fields, "request_id", request)
+	}
 	if c != nil {
 		fields = append(fields, "user", c.User, "role", c.Role)
 	}

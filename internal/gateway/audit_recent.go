@@ -36,14 +36,15 @@ type denialOf struct {
 
 type denial struct {
 	denialOf
-	Reason string    `json:"reason,omitempty"` // of the last one, only for operators
-	Count  int       `json:"count"`
-	First  time.Time `json:"first"`
-	Last   time.Time `json:"last"`
+	Reason    string    `json:"reason,omitempty"`     // of the last one, only for operators
+	RequestID string    `json:"request_id,omitempty"` // of the last one
+	Count     int       `json:"count"`
+	First     time.Time `json:"first"`
+	Last      time.Time `json:"last"`
 }
 
 // add counts a denial.
-func (r *recentDenials) add(what denialOf, cause error, now time.Time) {
+func (r *recentDenials) add(what denialOf, request string, cause error, now time.Time) {
 	reason := ""
 	if cause != nil {
 		reason = strings.ToValidUTF8(strings.Clone(cause.Error()[:min(len(cause.Error()), maxCause)]), "")
@@ -53,7 +54,7 @@ func (r *recentDenials) add(what denialOf, cause error, now time.Time) {
 	if at := r.all[what]; at != nil {
 		d := at.Value.(*denial)
 		d.Count++
-		d.Last, d.Reason = now, reason
+		d.Last, d.Reason, d.RequestID = now, reason, request
 		r.last.MoveToFront(at)
 		return
 	}
@@ -67,7 +68,7 @@ func (r *recentDenials) add(what denialOf, cause error, now time.Time) {
 	}
 	what.Name = strings.Clone(what.Name) // it may be a part of a large message
 	what.User = strings.Clone(what.User)
-	r.all[what] = r.last.PushFront(&denial{what, reason, 1, now, now})
+	r.all[what] = r.last.PushFront(&denial{what, reason, request, 1, now, now})
 }
 
 func (r *recentDenials) list() []denial {
@@ -87,12 +88,13 @@ type recentActs struct {
 }
 
 type recentAct struct {
-	Time    time.Time `json:"time"`
-	User    string    `json:"user"`
-	Role    string    `json:"role,omitempty"`
-	Address string    `json:"address"`
-	Act     string    `json:"act"`
-	Target  string    `json:"target"`
+	Time      time.Time `json:"time"`
+	User      string    `json:"user"`
+	Role      string    `json:"role,omitempty"`
+	Address   string    `json:"address"`
+	Act       string    `json:"act"`
+	Target    string    `json:"target"`
+	RequestID string    `json:"request_id,omitempty"`
 }
 
 func (r *recentActs) add(act recentAct) {

@@ -315,7 +315,7 @@ func (p *participant) refuse(msg chatMessage, why code) { p.refuseFor(msg, becau
 // refuseFor is refuse for a problem that may have its own text.
 func (p *participant) refuseFor(msg chatMessage, why *problem) {
 	p.server.ignored.Add(1)
-	p.server.audit.denied(p.conn.address, p.conn.identity.caller.Load(), why)
+	p.server.audit.denied(p.conn.address, "", p.conn.identity.caller.Load(), why)
 	more := map[string]any{"message": why.message()}
 	if why.code == codeForbidden {
 		more["verb"], more["kind"], more["name"] = why.need.verb, why.need.kind, why.need.name

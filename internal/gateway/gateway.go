@@ -247,6 +247,7 @@ func (s *Server) Admin(access *websocket.Access) http.Handler {
 
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	nameRequest(w, r)
 	if tooManyHeaders(w, r) {
 		return
 	}

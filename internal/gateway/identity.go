@@ -150,7 +150,7 @@ func (s *Server) unauthorized(w http.ResponseWriter, r *http.Request, why code) 
 	w.Header().Set("WWW-Authenticate", challenge)
 	dropBody(w, r)
 	who, _ := r.Context().Value(callerKey{}).(identified)
-	s.audit.denied(s.limits.ClientAddress(r), nil, &problem{code: why, cause: who.cause})
+	s.audit.denied(s.limits.ClientAddress(r), requestID(r), nil, &problem{code: why, cause: who.cause})
 	writeError(w, refusal(why))
 }
 
@@ -172,7 +172,7 @@ func (s *Server) needing(n need, next http.Handler) http.Handler {
 			return
 		default:
 			if denied := n.denied(r.Context(), c); denied != nil {
-				s.audit.denied(s.limits.ClientAddress(r), c, denied)
+				s.audit.denied(s.limits.ClientAddress(r), requestID(r), c, denied)
 				writeError(w, denied.reply())
 				return
 			}
@@ -337,12 +337,12 @@ func (i *identity) handle(ctx context.Context, token string) reply {
 	c, err := i.policy.Authenticate(ctx, token)
 	if err != nil {
 		i.log.Warn(i.conn.address, "a token was not accepted", "error", err)
-		i.audit.denied(i.conn.address, i.caller.Load(), &problem{code: tokenCode(err), cause: err})
+		i.audit.denied(i.conn.address, "", i.caller.Load(), &problem{code: tokenCode(err), cause: err})
 		return refusal(tokenCode(err)) // the former token stays
 	}
 	before := i.caller.Load()
 	if before != nil && before.User != "" && before.User != c.User {
-		i.audit.denied(i.conn.address, before, because(codeIdentity))
+		i.audit.denied(i.conn.address, "", before, because(codeIdentity))
 		return refusal(codeIdentity)
 	}
 	if why := i.conn.identified(c); why != nil {

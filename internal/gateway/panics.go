@@ -75,7 +75,7 @@ func (c *connection) peer() string { return "connection of " + c.address.String(
 // has begun.
 func (p *panics) serveHTTP(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	answer := &answerWriter{ResponseWriter: w}
-	err := p.try(r.Method+" "+r.URL.Path, func() error {
+	err := p.try(r.Method+" "+r.URL.Path+" "+requestID(r), func() error {
 		next.ServeHTTP(answer, r)
 		return nil
 	})

@@ -30,7 +30,7 @@ func (s *session) refuse(r asked, why code) { s.refuseFor(r, because(why)) }
 // refuseFor is refuse for a problem that may have its own text.
 func (s *session) refuseFor(r asked, why *problem) {
 	s.server.ignored.Add(1)
-	s.server.chats.audit.denied(s.conn.address, s.conn.identity.caller.Load(), why)
+	s.server.chats.audit.denied(s.conn.address, "", s.conn.identity.caller.Load(), why)
 	s.answer(r, why.reply())
 }
 

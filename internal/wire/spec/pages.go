@@ -51,6 +51,7 @@ func HTTPPage() []byte {
 	p.line("# Requests of `/v1`\n\n" + madeBy +
 		"All requests over HTTP, with their parameters, bodies and answers. A server has the same as OpenAPI 3.1 at `/v1/openapi.json`, for everybody: that path and `/v1/asyncapi.json` need no token.\n\n" +
 		"Bodies and answers are JSON objects (`Content-Type: application/json`, at most `--max-message`). Names in paths are percent-encoded: `/v1/streams/a%2Fb`. Clients take `.` and `..` for steps, so these names have a `~` before them: `/v1/streams/~..`; a name that is such an escape has one more (`~~..`). " +
+		"Each answer has the header `X-Request-Id`: that of the request, if it has 1 to 128 visible ASCII characters, or a new one. It is in the lines of the log and of the audit log (`request_id`). " +
 		"An error is `{\"error\":{…}}` with the fields of [problem](messages.md#object-problem), and with the status and a code of [this table](messages.md#errors). " + ignoreUnknown +
 		" How these requests work together is in [the guide](../protocol.md#http).\n\nEach request may get " + codeList(CommonCodes()) + "; and one with a body " + codeList(bodyCodes) + ".\n")
 	p.line("| request | |\n|---|---|")

@@ -108,6 +108,7 @@ func connectionRoutes() []Route {
 					optional("kind", text("its kind")),
 					optional("name", text("its name")),
 					optional("reason", text("why, of the last one: only for operators")),
+					optional("request_id", text("the X-Request-Id of the last one, by HTTP")),
 					required("count", atLeast(1, "how many equal ones there were")),
 					required("first", moment("when the first one was")),
 					required("last", moment("when the last one was"))), 0, 1000, "equal ones are counted together")),
@@ -117,7 +118,8 @@ func connectionRoutes() []Route {
 					optional("role", text("its role")),
 					required("address", text("its address")),
 					required("act", text("what was done")),
-					required("target", text("to what"))), 0, 1000, "the acts")))},
+					required("target", text("to what")),
+					optional("request_id", text("its X-Request-Id"))), 0, 1000, "the acts")))},
 	}
 }
 
