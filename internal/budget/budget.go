@@ -168,6 +168,14 @@ type Stats struct {
 	Excess    int64        // bytes released that were not held: 0 unless a caller has a bug
 }
 
+// Limit returns the limit: math.MaxInt64 if there is none.
+func (b *Budget) Limit() int64 {
+	if b == nil {
+		return math.MaxInt64
+	}
+	return b.limit
+}
+
 // Held returns how many bytes are held for a kind.
 func (b *Budget) Held(k Kind) int64 {
 	if b == nil {

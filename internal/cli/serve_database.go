@@ -21,6 +21,10 @@ import (
 	"github.com/tidewire/tidewire/stream"
 )
 
+// bufferShare is the part of the memory for clients that the messages in memory of one stream, or of one queue, may have. They are for all
+// clients, so nobody is counted for them.
+const bufferShare = 32
+
 // withDatabase opens the database and an engine on it, serves, and closes everything in the
 // reverse order: first the connections of clients, last the storage.
 func (c *serveCmd) withDatabase(p *process, cfg gateway.Config, listeners, admin []net.Listener, auths *authDatabase) (err error) {
@@ -57,7 +61,7 @@ func (c *serveCmd) withDatabase(p *process, cfg gateway.Config, listeners, admin
 		return err
 	}
 	defer leave()
-	store, err := c.openEngine(p, postgres.Config{Pool: pool, URL: db.url, MaxMessage: max(int(c.MaxMessage), engine.MaxPayload), Standby: reader, Peers: c.tail, Metrics: cfg.Metrics, Log: p.log}, cfg.Only)
+	store, err := c.openEngine(p, postgres.Config{Pool: pool, URL: db.url, MaxMessage: max(int(c.MaxMessage), engine.MaxPayload), BufferBytes: int(budget.ClientShare(c.memory) / bufferShare), Standby: reader, Peers: c.tail, Metrics: cfg.Metrics, Log: p.log}, cfg.Only)
 	if err != nil {
 		return err
 	}

@@ -38,7 +38,7 @@ type api struct {
 
 func newAPI(s *Server) *api {
 	accepts := acceptedBy()
-	a := &api{server: s, mux: http.NewServeMux(), consumers: newPullConsumers(s.cfg.Engine.Queues, s.cfg.Nodes), jobs: newJobs(), followed: newFollowedRooms(s.chats, s.cfg.Budget, s.cfg.Metrics), searching: make(chan struct{}, maxSearches)}
+	a := &api{server: s, mux: http.NewServeMux(), consumers: newPullConsumers(s.cfg.Engine.Queues, s.cfg.Nodes, s.cfg.Budget), jobs: newJobs(), followed: newFollowedRooms(s.chats, s.cfg.Budget, s.cfg.Metrics), searching: make(chan struct{}, maxSearches)}
 	a.polls, a.endPolls = context.WithCancel(context.Background())
 	for pattern, route := range routes() {
 		of := accepts[pattern]

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/tidewire/tidewire/internal/budget"
 	"github.com/tidewire/tidewire/internal/engine"
 )
 
@@ -30,6 +32,9 @@ var errTooManyLeases = errors.New("gateway: too many unsettled deliveries")
 type pullConsumers struct {
 	store engine.Queues
 	node  string // name of this server in a cluster; "" if there is none
+	// most is how many bytes of unsettled deliveries a pull consumer may have; all of them, of which bytes is the sum, may have twice as many.
+	most  int
+	bytes atomic.Int64
 
 	mu     sync.Mutex
 	open   map[pullKey]*pullConsumer
@@ -47,6 +52,7 @@ type pullConsumer struct {
 	queue  string
 	store  engine.Queues
 	leases *leases
+	all    *pullConsumers
 	turn   chan struct{} // a semaphore of one slot: its holder may receive
 
 	source engine.Consumption // guarded by turn; nil until the first receive
@@ -58,12 +64,12 @@ type pullConsumer struct {
 	demand demand
 }
 
-func newPullConsumers(store engine.Queues, nodes Nodes) *pullConsumers {
+func newPullConsumers(store engine.Queues, nodes Nodes, memory *budget.Budget) *pullConsumers {
 	node := ""
 	if nodes != nil {
 		node = nodes.Name()
 	}
-	return &pullConsumers{store: store, node: node, open: make(map[pullKey]*pullConsumer)}
+	return &pullConsumers{store: store, node: node, most: mostUnsettled(memory), open: make(map[pullKey]*pullConsumer)}
 }
 
 // use returns the queue's pull consumer. Call release after use.
@@ -72,7 +78,8 @@ func (ds *pullConsumers) use(key pullKey) *pullConsumer {
 	defer ds.mu.Unlock()
 	d := ds.open[key]
 	if d == nil {
-		d = &pullConsumer{key: key, began: time.Now(), queue: key.queue, store: ds.store, leases: newLeases(ds.node), turn: make(chan struct{}, 1)}
+		d = &pullConsumer{key: key, began: time.Now(), queue: key.queue, store: ds.store, leases: newLeases(ds.node, nil), all: ds, turn: make(chan struct{}, 1)}
+		d.leases.all = &ds.bytes
 		d.demand.leases = d.leases
 		ds.open[key] = d
 	}
@@ -116,6 +123,7 @@ func (ds *pullConsumers) leave(d *pullConsumer) {
 	defer ds.ending.Done()
 	d.demand.of(nil)
 	d.source.Close()
+	d.leases.forget()
 }
 
 // close releases all deliveries. It is called when no pull consumer is in use.
@@ -149,7 +157,7 @@ func (d *pullConsumer) receive(ctx context.Context, by asking, wait context.Cont
 	}
 	defer func() { <-d.turn }()
 	out, _ := d.leases.count(time.Now())
-	if limit = min(limit, pullLeases-out); limit < 1 {
+	if limit = min(limit, pullLeases-out, d.room()); limit < 1 {
 		return nil, nil, errTooManyLeases
 	}
 	for again := false; ; again = true {
@@ -170,6 +178,14 @@ func (d *pullConsumer) receive(ctx context.Context, by asking, wait context.Cont
 		}
 		d.leases.forget() // its queue was dropped, and there may be another one of that name
 	}
+}
+
+// room returns how many more deliveries the bytes of those that are out permit.
+func (d *pullConsumer) room() int {
+	if d.all.bytes.Load() >= 2*int64(d.all.most) {
+		return 0
+	}
+	return d.leases.fits(d.all.most)
 }
 
 // closeSource closes a source that is broken.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -162,6 +163,9 @@ func (c *call) follow(name string, open func(context.Context) (feed, error)) {
 func (c *call) firstPage(ctx context.Context, source feed) (page, error) {
 	wait, cancel := context.WithTimeout(ctx, followFirst)
 	defer cancel()
+	if err := c.admit(wait); err != nil {
+		return page{}, err
+	}
 	p, err := source.next(wait, followPage)
 	if wait.Err() != nil { // nothing yet, or the server stops, which is said later
 		err = nil
@@ -178,7 +182,11 @@ func (e errOver) Error() string { return e.why.message() }
 func (s *eventSource) turn(ctx context.Context, name string, source feed) error {
 	wait, cancel := context.WithTimeout(ctx, followBeat)
 	defer cancel()
-	p, err := source.next(wait, followPage)
+	err := s.c.admit(ctx)
+	var p page
+	if err == nil {
+		p, err = source.next(wait, followPage)
+	}
 	if why := s.c.lapsed(); why != nil {
 		return errOver{why}
 	}
@@ -192,21 +200,30 @@ func (s *eventSource) turn(ctx context.Context, name string, source feed) error 
 	return err
 }
 
-// page sends the messages of a page.
+// page sends the messages of a page. Each is encoded into what is sent: a client that does not read keeps that, and the page, for long.
 func (s *eventSource) page(name string, p page) error {
-	s.c.memory.Take(budget.Page, int64(p.bytes))
-	defer s.c.memory.Release(budget.Page, int64(p.bytes))
+	held := int64(p.bytes)
+	s.c.memory.Take(budget.Page, held)
+	defer func() { s.c.memory.Release(budget.Page, held) }()
 	for i := range p.size {
-		s.w.Buf = s.w.Buf[:0]
-		p.write(&s.w, i)
 		s.out = append(append(append(s.out, "event: "...), name...), "\nid: "...)
-		s.out = strconv.AppendInt(s.out, p.position(i), 10)
-		s.data()
+		s.out = append(strconv.AppendInt(s.out, p.position(i), 10), dataField...)
+		start, w := len(s.out), wire.Writer{Buf: slices.Grow(s.out, p.bytes/p.size)}
+		p.write(&w, i)
+		s.out = endData(w.Buf, start)
 		if len(s.out) < answerChunk && i < p.size-1 {
 			continue
 		}
+		more := int64(cap(s.out))
+		held += more
+		s.c.memory.Take(budget.Page, more)
 		if err := s.send(); err != nil {
 			return err
+		}
+		held -= more
+		s.c.memory.Release(budget.Page, more)
+		if cap(s.out) > 2*answerChunk {
+			s.out = nil
 		}
 	}
 	s.c.api.server.sessions.delivered.Add(uint64(p.size))
@@ -218,9 +235,15 @@ func (s *eventSource) data() { s.out = appendData(s.out, s.w.Buf) }
 
 // appendData appends JSON as the data of an event, and ends that. In JSON a line break is a space between values, and nothing else.
 func appendData(dst, text []byte) []byte {
-	dst = append(dst, "\ndata: "...)
-	start := len(dst)
-	dst = append(dst, text...)
+	dst = append(dst, dataField...)
+	return endData(append(dst, text...), len(dst))
+}
+
+// dataField begins the data of an event.
+const dataField = "\ndata: "
+
+// endData ends the data of an event, which begin at start.
+func endData(dst []byte, start int) []byte {
 	for i, c := range dst[start:] {
 		if c == '\n' || c == '\r' {
 			dst[start+i] = ' '

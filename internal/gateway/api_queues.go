@@ -159,7 +159,12 @@ func (c *call) receive() {
 		return
 	}
 	c.api.server.sessions.delivered.Add(uint64(len(ds)))
-	var w wire.Writer
+	bytes := 0
+	for i := range ds {
+		bytes += messageBytes(&ds[i].Message)
+	}
+	c.memory.Take(budget.Page, int64(bytes))
+	w := wire.Writer{Buf: make([]byte, 0, bytes)}
 	w.Open()
 	w.Name("deliveries")
 	w.OpenList()

@@ -233,7 +233,11 @@ func (c *call) readStream() {
 		c.fail(err, codeUnavailable)
 		return
 	}
-	var w wire.Writer
+	bytes := 0
+	for i := range page {
+		bytes += messageBytes(&page[i])
+	}
+	w := wire.Writer{Buf: make([]byte, 0, bytes)} // a buffer that grows leaves several times as much garbage
 	w.Open()
 	w.Name("messages")
 	w.OpenList()

@@ -37,7 +37,7 @@ type consumer struct {
 }
 
 func newConsumer(s *session, queue string, e wire.Encoding, credits int64, opts engine.ConsumeOptions) *consumer {
-	c := &consumer{session: s, queue: queue, began: time.Now(), encoding: e, opts: opts, leases: newLeases(""), changed: make(chan struct{}, 1), credits: credits}
+	c := &consumer{session: s, queue: queue, began: time.Now(), encoding: e, opts: opts, leases: newLeases("", s.conn.memory), changed: make(chan struct{}, 1), credits: credits}
 	c.ctx, c.cancel = context.WithCancel(s.ctx)
 	return c
 }
@@ -80,6 +80,7 @@ func (c *consumer) run(by asked) {
 		} else {
 			source.Lost()
 		}
+		c.leases.forget()
 		c.tell(err)
 	}
 	c.end.answer(s)
@@ -162,7 +163,7 @@ func (c *consumer) receive(source engine.Consumption, n int) ([]engine.Delivery,
 }
 
 // room waits until the client may have more messages, and returns how many: its
-// credits minus its unsettled deliveries whose lease has not expired. It tells
+// credits minus its unsettled deliveries whose lease has not expired, and no more than their bytes permit. It tells
 // the source each change of the credits.
 func (c *consumer) room(source engine.Consumption) (int, error) {
 	for {
@@ -173,7 +174,7 @@ func (c *consumer) room(source engine.Consumption) (int, error) {
 		credits := int(c.credits)
 		c.mu.Unlock()
 		source.SetCredits(credits)
-		if n := credits - held; n > 0 {
+		if n := min(credits-held, c.leases.fits(c.session.server.mostUnsettled)); n > 0 {
 			return n, nil
 		}
 		select {
@@ -218,7 +219,7 @@ func (c *consumer) send(ds []engine.Delivery, tokens []string) error {
 	for i := range ds {
 		held += messageBytes(&ds[i].Message)
 	}
-	held += min(held, pushFrames)
+	held += encodedBytes(held, len(ds))
 	memory.Take(budget.Page, int64(held))
 	defer memory.Release(budget.Page, int64(held))
 	w, frames, with := server.writer(c.encoding), server.buffer(), c.session.conn.compression()

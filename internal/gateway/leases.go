@@ -4,36 +4,43 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"math"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/tidewire/tidewire/internal/budget"
 	"github.com/tidewire/tidewire/internal/engine"
 )
 
 // leases are the deliveries that a client has received and not settled, by
-// token. They hold no payload.
+// token. They hold no payload, but the store does, for a further delivery.
 type leases struct {
+	memory  *budget.Holder // nil for those of HTTP: all bounds them
+	all     *atomic.Int64  // bytes of the messages of several tables, or nil
 	mu      sync.Mutex
 	prefix  string // makes tokens unique across tables and processes
 	last    uint64
 	held    map[string]lease
 	soonest time.Time // no lease expires before that
+	bytes   int       // of all messages
 }
 
 type lease struct {
 	token string
 	own   engine.Lease
 	until time.Time
+	bytes int // of the message
 }
 
 // newLeases returns an empty table. Its tokens begin with the name of a node, if it has one.
-func newLeases(node string) *leases {
+func newLeases(node string, memory *budget.Holder) *leases {
 	if node != "" {
 		node += nodeSeparator
 	}
-	return &leases{prefix: node + rand.Text()[:12] + "-", held: make(map[string]lease)}
+	return &leases{memory: memory, prefix: node + rand.Text()[:12] + "-", held: make(map[string]lease)}
 }
 
 // put adds deliveries and returns their tokens.
@@ -50,7 +57,7 @@ func (l *leases) put(ds []engine.Delivery) []string {
 		var digits [tokenDigits]byte
 		all.Write(strconv.AppendUint(digits[:0], l.last, 36))
 		tokens[i] = all.String()[from:]
-		l.keep(lease{tokens[i], d.Lease, d.Until})
+		l.keep(lease{tokens[i], d.Lease, d.Until, messageBytes(&d.Message)})
 	}
 	return tokens
 }
@@ -60,10 +67,29 @@ const tokenDigits = 13
 
 // keep adds one lease. l.mu is held.
 func (l *leases) keep(h lease) {
+	if _, is := l.held[h.token]; !is {
+		l.weigh(h.bytes)
+	}
 	l.held[h.token] = h
 	if l.soonest.IsZero() || h.until.Before(l.soonest) {
 		l.soonest = h.until
 	}
+}
+
+// weigh adds to the bytes of all messages. l.mu is held.
+func (l *leases) weigh(bytes int) {
+	l.bytes += bytes
+	l.memory.Take(budget.Follow, int64(bytes)) // Take and Release ignore values below 1
+	l.memory.Release(budget.Follow, -int64(bytes))
+	if l.all != nil {
+		l.all.Add(int64(bytes))
+	}
+}
+
+// drop removes a lease that is held. l.mu is held.
+func (l *leases) drop(h lease) {
+	delete(l.held, h.token)
+	l.weigh(-h.bytes)
 }
 
 // take removes and returns the leases of the tokens, and the tokens without a
@@ -79,7 +105,7 @@ func (l *leases) take(how settlement, tokens []string) (taken []lease, lost []st
 			lost = append(lost, token)
 			continue
 		case !how.keeps():
-			delete(l.held, token)
+			l.drop(h)
 		}
 		taken = append(taken, h)
 	}
@@ -102,7 +128,7 @@ func (l *leases) kept(h lease, until time.Time, lost bool) {
 		return
 	}
 	if lost {
-		delete(l.held, h.token)
+		l.drop(h)
 		return
 	}
 	h.until = until
@@ -116,11 +142,11 @@ func (l *leases) count(now time.Time) (n int, next time.Time) {
 	defer l.mu.Unlock()
 	if len(l.held) > 0 && !now.Before(l.soonest) {
 		l.soonest = time.Time{}
-		for token, h := range l.held {
+		for _, h := range l.held {
 			if now.Before(h.until) {
 				l.keep(h)
 			} else {
-				delete(l.held, token)
+				l.drop(h)
 			}
 		}
 	}
@@ -131,7 +157,9 @@ func (l *leases) count(now time.Time) (n int, next time.Time) {
 func (l *leases) forget() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	clear(l.held)
+	for _, h := range l.held {
+		l.drop(h)
+	}
 	l.soonest = time.Time{}
 }
 
@@ -199,4 +227,24 @@ func settledReply(lost, failed []string, done int) reply {
 	}
 	r.Count, r.Lost, r.Failed = done, lost, failed
 	return r
+}
+
+// mostUnsettled is how many bytes of messages a client may have that it has not settled: the store keeps them for a further delivery.
+func mostUnsettled(b *budget.Budget) int {
+	return int(b.Limit() / unsettledShare)
+}
+
+// unsettledShare is the part of the memory for clients that the unsettled deliveries of one of them may have.
+const unsettledShare = 8
+
+// fits returns how many more messages the client may have within so many bytes, by the average of those that it has. If it has none, the store
+// bounds the bytes of the next ones.
+func (l *leases) fits(most int) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	held := len(l.held)
+	if held == 0 {
+		return math.MaxInt
+	}
+	return max(0, most-l.bytes) / max(l.bytes/held, 1)
 }

@@ -23,14 +23,17 @@ const (
 	heldOverhead = 160
 )
 
-// admit waits until the connection may hold more.
-func (c *connection) admit(ctx context.Context) error {
-	if err := c.memory.Reserve(ctx, budget.Page, admission); err != nil {
+// admit waits until a holder may hold more.
+func admit(ctx context.Context, memory *budget.Holder) error {
+	if err := memory.Reserve(ctx, budget.Page, admission); err != nil {
 		return err
 	}
-	c.memory.Release(budget.Page, admission)
+	memory.Release(budget.Page, admission)
 	return nil
 }
+
+func (c *connection) admit(ctx context.Context) error { return admit(ctx, c.memory) }
+func (c *call) admit(ctx context.Context) error       { return admit(ctx, c.memory) }
 
 // evict ends the connection, because it holds the most while memory is short. The
 // budget calls it, perhaps under locks of the connection, so it closes in another
@@ -52,6 +55,13 @@ func (m *socketMemory) Output(delta int)   { m.count(budget.Output, int64(delta)
 func (m *socketMemory) count(k budget.Kind, delta int64) {
 	m.holder.Take(k, delta) // Take and Release ignore values below 1
 	m.holder.Release(k, -delta)
+}
+
+// encodedBytes is about how much memory it takes to send messages that have so many bytes, beside these: one is encoded, and then put into a frame
+// beside others, up to pushFrames.
+func encodedBytes(bytes, messages int) int {
+	one := bytes / max(messages, 1)
+	return min(bytes, pushFrames+one) + one
 }
 
 // messageBytes and eventBytes are the approximate size of one in memory.

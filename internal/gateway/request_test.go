@@ -85,7 +85,7 @@ func TestCodes_HaveSentences(t *testing.T) {
 
 func TestLeases_CountForgetsWhatHasEnded(t *testing.T) {
 	t.Parallel()
-	l, now := newLeases(""), time.Now()
+	l, now := newLeases("", nil), time.Now()
 	var ds []engine.Delivery
 	for n := range 5 {
 		ds = append(ds, engine.Delivery{Lease: n, Until: now.Add(time.Duration(n+1) * time.Second)})
@@ -123,7 +123,7 @@ func (settling) Extend(_ context.Context, leases []engine.Lease, _ time.Duration
 // TestLeases_Extend: an extended lease keeps its credit until its new end.
 func TestLeases_Extend(t *testing.T) {
 	t.Parallel()
-	l, now := newLeases(""), time.Now()
+	l, now := newLeases("", nil), time.Now()
 	tokens := l.put([]engine.Delivery{{Lease: 1, Until: now.Add(time.Second)}, {Lease: 2, Until: now.Add(time.Second)}})
 	how := settlement{kind: "extend", lease: time.Hour}
 	taken, _ := l.take(how, tokens[:1])

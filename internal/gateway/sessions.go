@@ -34,19 +34,21 @@ type sessions struct {
 	version string // of the server
 	// maxMessage is the largest message of a client, in bytes.
 	maxMessage int
-	streams    engine.Streams
-	queues     engine.Queues
-	events     engine.Events
-	chats      *chatServer
-	work       context.Context
-	flusher    *flusher
-	log        *rareLog
-	querying   chan struct{} // a semaphore: queries that read and encode their answer at a time
-	decoders   decoders
-	shared     sharedSet
-	consuming  consuming
-	writers    sync.Pool // of *wire.Writer
-	frames     sync.Pool // of *[]byte, for frames
+	// mostUnsettled is how many bytes of unsettled deliveries a consumer may have.
+	mostUnsettled int
+	streams       engine.Streams
+	queues        engine.Queues
+	events        engine.Events
+	chats         *chatServer
+	work          context.Context
+	flusher       *flusher
+	log           *rareLog
+	querying      chan struct{} // a semaphore: queries that read and encode their answer at a time
+	decoders      decoders
+	shared        sharedSet
+	consuming     consuming
+	writers       sync.Pool // of *wire.Writer
+	frames        sync.Pool // of *[]byte, for frames
 
 	ignored, stored, delivered, settled atomic.Uint64
 	latency                             overview.Latency // of publishes and enqueues, up to their commit
@@ -54,7 +56,7 @@ type sessions struct {
 
 func newSessions(cfg Config, chats *chatServer, work context.Context) *sessions {
 	s := &sessions{
-		cfg: cfg.Sessions.withDefaults(), version: cfg.Version, maxMessage: cfg.MaxMessage, streams: cfg.Engine.Streams, queues: cfg.Engine.Queues, events: cfg.Engine.Events,
+		cfg: cfg.Sessions.withDefaults(), version: cfg.Version, maxMessage: cfg.MaxMessage, mostUnsettled: mostUnsettled(cfg.Budget), streams: cfg.Engine.Streams, queues: cfg.Engine.Queues, events: cfg.Engine.Events,
 		chats: chats, work: work, flusher: newFlusher(), log: &rareLog{log: cfg.Log},
 		querying: make(chan struct{}, maxReading), decoders: newDecoders(cfg.MaxJSONDepth),
 	}

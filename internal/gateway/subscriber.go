@@ -250,7 +250,7 @@ func (sub *subscriber) send(p *page) error {
 		return nil
 	}
 	server, memory := sub.session.server, sub.session.conn.memory
-	held := int64(p.bytes + min(p.bytes, pushFrames))
+	held := int64(p.bytes + encodedBytes(p.bytes, p.size))
 	memory.Take(budget.Page, held)
 	defer memory.Release(budget.Page, held)
 	sent, err := sub.sendShared(p)

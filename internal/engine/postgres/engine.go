@@ -25,6 +25,9 @@ type Config struct {
 	Pool *pgxpool.Pool
 	// MaxMessage is the largest payload that is read, in bytes: others may have stored larger ones. Defaults to no bound.
 	MaxMessage int
+	// BufferBytes bounds the messages that are kept in memory for the subscriptions of a stream, and for the consumers of a queue, each, in bytes, if
+	// that is less than the defaults of packages stream and queue. Defaults to no such bound.
+	BufferBytes int
 	// URL is the URL of the same database, for the readiness probe. The probe has a separate
 	// connection, because the pool may be exhausted.
 	URL string
@@ -154,9 +157,18 @@ func (e *Engine) openRooms(ctx context.Context) error {
 // PostgreSQL some work for each node, and is only for programs outside of the cluster.
 const announceEvery = 20 * time.Millisecond
 
+// defaultTail and defaultBuffer are the defaults of stream.HubConfig and queue.NodeConfig.
+const (
+	defaultTail   = 8 << 20
+	defaultBuffer = 16 << 20
+)
+
 // newHub returns a Hub on the engine's database.
 func newHub(cfg Config) *stream.Hub {
 	hub := stream.HubConfig{Announce: true, MaxMessage: cfg.MaxMessage, Standby: cfg.Standby, Peers: cfg.Peers, Log: cfg.Log}
+	if cfg.BufferBytes > 0 {
+		hub.TailBytes = min(cfg.BufferBytes, defaultTail)
+	}
 	if cfg.Peers != nil {
 		hub.AnnounceEvery = announceEvery
 	}

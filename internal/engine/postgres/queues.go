@@ -23,6 +23,7 @@ type queues struct {
 	hub  *stream.Hub
 	// maxMessage is that of Config.
 	maxMessage int
+	buffer     int                                       // bytes, of a node; 0 is the default
 	made       func(ctx context.Context, q *queue.Queue) // called after a queue was created
 
 	work    context.Context // context of enqueuers and nodes; ends with run
@@ -52,6 +53,9 @@ type openQueue struct {
 
 func newQueues(cfg Config, hub *stream.Hub) *queues {
 	s := &queues{pool: cfg.Pool, log: cfg.Log, hub: hub, maxMessage: cfg.MaxMessage}
+	if cfg.BufferBytes > 0 {
+		s.buffer = min(cfg.BufferBytes, defaultBuffer)
+	}
 	s.work, s.stop = context.WithCancel(context.Background())
 	s.accepted, s.abandon = context.WithCancel(context.Background())
 	s.open = newRegistry(registryConfig[*openQueue]{Open: s.lookup, Start: s.start, ErrClosed: queue.ErrClosed, Log: cfg.Log})
@@ -78,7 +82,7 @@ func (s *queues) lookup(ctx context.Context, name string) (*openQueue, error) {
 	return &openQueue{
 		Queue:    q,
 		enqueuer: queue.NewEnqueuer(q, queue.EnqueuerConfig{Appender: appender}),
-		node:     queue.NewNode(q, queue.NodeConfig{Hub: s.hub, Log: s.log}),
+		node:     queue.NewNode(q, queue.NodeConfig{Hub: s.hub, BufferBytes: s.buffer, Log: s.log}),
 	}, nil
 }
 
