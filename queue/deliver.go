@@ -175,7 +175,7 @@ func (d *Delivery) AckLater() error {
 
 // Extend sets the deadline of the delivery to by from now, which may be later or
 // earlier than before. The error is ErrLeaseLost, ErrSettled, or ErrInvalid if by
-// is not positive. It does not contact PostgreSQL.
+// is not positive. It does not contact PostgreSQL. It does not say that work has begun: a program may keep the lease of what waits.
 func (d *Delivery) Extend(by time.Duration) error {
 	if by <= 0 {
 		return fmt.Errorf("%w extension: %v, want more than 0", ErrInvalid, by)
@@ -186,10 +186,7 @@ func (d *Delivery) Extend(by time.Duration) error {
 	if err := d.stands(); err != nil {
 		return err
 	}
-	now := time.Now()
-	d.start(now)
-	n.noteBegun(d)
-	d.deadline = now.Add(by)
+	d.deadline = time.Now().Add(by)
 	n.sweepBy(d.deadline)
 	return nil
 }

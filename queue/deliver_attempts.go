@@ -21,7 +21,7 @@ import (
 const mostUnbegun = 100
 
 // Begin says that a program begins to process the message: from now on the delivery is an attempt. Consumers with
-// ConsumerOptions.ExplicitBegin call it; Ack, AckLater, Nack and Extend imply it. Calling it again does nothing. The error is
+// ConsumerOptions.ExplicitBegin call it; Ack, AckLater and Nack imply it. Calling it again does nothing. The error is
 // ErrLeaseLost or ErrSettled. It does not contact PostgreSQL.
 func (d *Delivery) Begin() error {
 	n := d.part

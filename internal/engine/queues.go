@@ -30,7 +30,7 @@ type Queues interface {
 	// Consume opens a consumer of a queue.
 	Consume(ctx context.Context, queue string, opts ConsumeOptions) (Consumption, error)
 
-	// Begin makes deliveries attempts, without waiting for the database: see ConsumeOptions. Ack, Nack and Extend imply
+	// Begin makes deliveries attempts, without waiting for the database: see ConsumeOptions. Ack and Nack imply
 	// it. It returns what Ack does.
 	Begin(leases []Lease) []error
 	// Ack, Nack and Extend settle deliveries, all of one queue. They wait for the commit. The result is nil if all

@@ -106,7 +106,7 @@ func queueRequests() []Request {
 		{Type: "consume", Summary: "Sends deliveries of a queue, as many as there are credits.", Right: "consume queue:NAME",
 			Fields: Fields{needQueue, optional("credits", between(0, maxPrefetch, "how many deliveries may be with the client that are not settled").byDefault(100))},
 			Starts: []string{"delivery", "error"}},
-		{Type: "begin", Summary: "The work begins: the deliveries are attempts from now on, as every delivery is of a consumer without begin. ack, nack and extend imply it. Usually sent without an id, together with other messages.",
+		{Type: "begin", Summary: "The work begins: the deliveries are attempts from now on, as every delivery is of a consumer without begin. ack and nack imply it, extend does not. Usually sent without an id, together with other messages.",
 			Right: "consume queue:NAME", Fields: Fields{needQueue}, Either: []string{"delivery", "deliveries"}, Answer: Fields{okBegun}},
 		{Type: "ack", Summary: "The work is done: the messages leave the queue. The answer comes after the commit. Without an id it costs less, and may be lost.", Right: "consume queue:NAME",
 			Fields: Fields{needQueue}, Either: []string{"delivery", "deliveries"}, Answer: Fields{okSettled}},
