@@ -48,7 +48,7 @@ func TestWhatDoesNotBeginIsTakenBack(t *testing.T) {
 	}
 }
 
-// TestWhatAHandlerGetsBegins: the server is told before the handler is called, without an answer.
+// TestWhatAHandlerGetsBegins: the library reports before it calls the handler, and waits for no answer.
 func TestWhatAHandlerGetsBegins(t *testing.T) {
 	ctx := testContext(t)
 	_, _, p := working(t, ctx, func(context.Context, *Job[[]byte]) error { return nil }, 1)

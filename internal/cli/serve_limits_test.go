@@ -42,7 +42,7 @@ func TestConfig_Limits(t *testing.T) {
 	}
 }
 
-// TestServe_FewFiles: a server warns of too few file descriptors if it cannot have the connections that it was told to have, and
+// TestServe_FewFiles: a server warns of too few file descriptors if it cannot have the connections that were asked for, and
 // not at its first start on an ordinary machine.
 func TestServe_FewFiles(t *testing.T) {
 	t.Parallel()

@@ -15,7 +15,7 @@ import (
 	"github.com/tidewire/tidewire/internal/pgtest"
 )
 
-// pgbouncer starts PgBouncer in front of a database, and returns the URL.
+// pgbouncer starts PgBouncer for a database, and returns the URL.
 func pgbouncer(t *testing.T, db pgtest.DB, settings string) string {
 	t.Helper()
 	program, err := exec.LookPath("pgbouncer")

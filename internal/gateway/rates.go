@@ -27,7 +27,7 @@ func settles(kind string) bool {
 // maxSettling is the largest message that is let through because it settles something, in bytes. Larger ones are refused like all others.
 const maxSettling = 64 << 10
 
-// overRate is told of a message of so many bytes over the rate, and ends the connection if its client goes on like that.
+// overRate counts a message of so many bytes over the rate, and ends the connection if its client goes on like that.
 func (c *connection) overRate(now time.Time, size int, wait time.Duration) reply {
 	if c.meter.Refused(now, size, wait) {
 		c.tooMuch()

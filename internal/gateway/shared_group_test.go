@@ -239,7 +239,7 @@ func TestShare_Parked(t *testing.T) {
 	}
 }
 
-// TestShare_ParkedLarge: when the next message of a partition is too large, its owner is told which one it is, and goes on where it commits.
+// TestShare_ParkedLarge: when the next message of a partition is too large, its owner gets its position, and goes on where it commits.
 func TestShare_ParkedLarge(t *testing.T) {
 	t.Parallel()
 	one := serveDatabase(t, migrated.Open(t), nil)

@@ -79,7 +79,7 @@ func (m *Meter) Owe(now time.Time, requests, bytes int) (wait time.Duration) {
 	return max(m.own.owe(now, requests, bytes), m.user.owe(now, requests, bytes))
 }
 
-// Refused is told of a message of n bytes that was over the rate, and after how long it would be allowed. It reports whether the client has gone on
+// Refused counts a message of n bytes that was over the rate, and after how long it would be allowed. It reports whether the client has gone on
 // like that for too long.
 func (m *Meter) Refused(now time.Time, n int, wait time.Duration) (tooLong bool) {
 	m.refuse(now, n)
