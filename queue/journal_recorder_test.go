@@ -189,18 +189,23 @@ func TestNodes_RecordWhileSessionsEnd(t *testing.T) {
 	nothingLeft(t, queues)
 }
 
-// endSessions ends sessions that write until stop.
+// endSessions ends sessions that write until stop, each time after something was committed: a slow machine commits nothing between two ends
+// that follow a clock.
 func endSessions(t *testing.T, db pgtest.DB) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var ending sync.WaitGroup
 	ending.Go(func() {
-		for ctx.Err() == nil {
-			_, err := db.Pool.Exec(context.Background(), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-				WHERE datname = current_database() AND application_name = 'tidewire writer' AND pid <> pg_backend_pid()`)
+		for before := ""; ctx.Err() == nil; time.Sleep(5 * time.Millisecond) {
+			var now string
+			err := db.Pool.QueryRow(context.Background(), `SELECT (SELECT count(*) FROM tidewire.shared_message) || ' ' || (SELECT coalesce(sum(sequence), 0) FROM tidewire.queue_journal)`).Scan(&now)
+			if err == nil && now != before {
+				before = now
+				_, err = db.Pool.Exec(context.Background(), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+					WHERE datname = current_database() AND application_name = 'tidewire writer' AND pid <> pg_backend_pid()`)
+			}
 			if err != nil {
 				t.Error(err)
 			}
-			time.Sleep(50 * time.Millisecond)
 		}
 	})
 	return func() { cancel(); ending.Wait() }

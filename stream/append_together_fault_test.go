@@ -5,10 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"testing"
-	"time"
 
+	"github.com/tidewire/tidewire/internal/pg"
 	"github.com/tidewire/tidewire/stream"
 )
 
@@ -54,13 +53,12 @@ func TestAppenders_SessionsEnd(t *testing.T) {
 	t.Parallel()
 	db := setup(t)
 	streams, appenders := several(t, db, smallPool(t, db, 8), 12)
-	var done atomic.Bool
+	stored := make(chan struct{}, 1) // a clock would let a slow machine store nothing in between
 	var ending, appending sync.WaitGroup
 	ending.Go(func() {
-		for !done.Load() {
+		for range stored {
 			exec(t, db.Pool, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 				WHERE datname = current_database() AND application_name = 'tidewire writer' AND pid <> pg_backend_pid()`)
-			time.Sleep(30 * time.Millisecond)
 		}
 	})
 	for i, a := range appenders {
@@ -69,11 +67,12 @@ func TestAppenders_SessionsEnd(t *testing.T) {
 				if _, err := a.Append(context.Background(), messages(fmt.Sprint(n))...); err != nil {
 					t.Errorf("stream %d: %v", i, err)
 				}
+				pg.Signal(stored)
 			}
 		})
 	}
 	appending.Wait()
-	done.Store(true)
+	close(stored)
 	ending.Wait()
 	for i, s := range streams {
 		for n, m := range everything(t, s) {

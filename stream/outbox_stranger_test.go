@@ -81,6 +81,39 @@ func idOf(t *testing.T, db pgtest.DB, name string) (id string) {
 	return id
 }
 
+// TestPublishBatch_Refuses: a role with EXECUTE on publish_batch stores nothing that the Go package would not store.
+func TestPublishBatch_Refuses(t *testing.T) {
+	t.Parallel()
+	db, _ := ensure(t)
+	if _, err := stream.Ensure(t.Context(), db.Pool, "parts", stream.Options{Partitions: 2}); err != nil {
+		t.Fatal(err)
+	}
+	const call = `SELECT tidewire.publish_batch((SELECT id FROM tidewire.stream WHERE name = $1), $2, $3::text[]::jsonb[], '{x}')`
+	for what, c := range map[string]struct{ stream, code, key, headers string }{
+		"key": {"orders", "TW004", strings.Repeat("k", 1025), `{}`}, "headers": {"orders", "TW004", "k", `{"a":"` + strings.Repeat("x", 65536) + `"}`},
+		"array": {"orders", "TW004", "k", `[1]`}, "partitions": {"parts", "TW003", "k", `{}`},
+	} {
+		if _, err := db.Pool.Exec(t.Context(), call, c.stream, []string{c.key}, []string{c.headers}); pg.Code(err) != c.code {
+			t.Errorf("%s: %v, want %s", what, err, c.code)
+		}
+	}
+}
+
+// TestPublish_IsDurable: a session that does not wait for the disk waits for it if it publishes. Otherwise a crash would give positions that
+// readers have seen to other messages.
+func TestPublish_IsDurable(t *testing.T) {
+	t.Parallel()
+	db, s := ensure(t)
+	tx := begin(t, db.Pool, "")
+	exec(t, tx, `SET LOCAL synchronous_commit = off`)
+	publish(t, tx, s, "x")
+	exec(t, tx, `SET CONSTRAINTS ALL IMMEDIATE`)
+	var got string
+	if err := tx.QueryRow(t.Context(), `SHOW synchronous_commit`).Scan(&got); err != nil || got != "local" {
+		t.Errorf("synchronous_commit is %s (%v), want local", got, err)
+	}
+}
+
 // TestPublish_StreamsOfTheServer: what is in the server's own streams is trusted, so no role writes there but by the functions for that.
 func TestPublish_StreamsOfTheServer(t *testing.T) {
 	t.Parallel()

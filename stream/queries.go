@@ -116,8 +116,9 @@ WHERE position > $1 AND position <= $2 ORDER BY position LIMIT $3)`
 	// contentBytes is a lower bound of a message's size that is computed without
 	// fetching it: octet_length does not read a large payload (TOAST), nor
 	// pg_column_size large headers. As jsonb, headers may take eight times as much
-	// as their text, for example [1,1,1].
-	contentBytes = `(octet_length(payload) + coalesce(pg_column_size(headers), 0) / 8)`
+	// as their text, for example [1,1,1]. Compressed ones, which may take next to nothing, are read.
+	contentBytes = `(octet_length(payload) + CASE WHEN headers IS NULL THEN 0
+		WHEN pg_column_compression(headers) IS NULL THEN pg_column_size(headers) / 8 ELSE octet_length(headers::text) END)`
 
 	// A page contains the messages up to the one with which it reaches $4 bytes: a
 	// message is included if those before it have less. Without the bound a

@@ -86,9 +86,8 @@ func TestDoctor_NoDatabase(t *testing.T) {
 func TestServe_Resembling(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Open(t)
-	execSQL(t, db, `CREATE SCHEMA pretender`)
-	execSQL(t, db, `CREATE FUNCTION pretender.pg_try_advisory_xact_lock(bigint) RETURNS boolean LANGUAGE sql AS 'SELECT true'`)
-	code, _, text := run(t, nil, "serve", "--port", "0", "--database-url", db.URL+"&search_path=pretender,pg_catalog")
+	execSQL(t, db, `CREATE OR REPLACE FUNCTION pg_catalog.pg_try_advisory_xact_lock(bigint) RETURNS boolean LANGUAGE sql AS 'SELECT true'`) // of this database
+	code, _, text := run(t, nil, "serve", "--port", "0", "--database-url", db.URL)
 	if code != cli.ExitDatabase || !strings.Contains(text, "only resembles PostgreSQL") || !strings.Contains(text, "--database-url") {
 		t.Errorf("exit code %d, %q", code, text)
 	}

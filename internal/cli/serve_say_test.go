@@ -144,7 +144,7 @@ func TestSay_Refuses(t *testing.T) {
 		`{"text":"x","type":"gap"}`: "type", `{"text":"x","type":7}`: "type", `{"text":"x","room":"other"}`: "room", `{"text":"x","room":["kept"]}`: "room",
 		`{"text":"x","user":7}`: "user", `{"text":"x","user":"` + strings.Repeat("é", 65) + `"}`: "user", `{"text":"x","position":null}`: "position", `{"text":"x","time":1}`: "time",
 		`{"text":"x","Room":"kept"}`: "spelled", `{"text":"x","u\u017fer":"eve"}`: "spelled", `{"text":"x","POSITION":1}`: "spelled", `{"text":"x","ID":1}`: "spelled",
-		`{"text":"x","after":"y"}`: "after", `{"text":"x","on_lag":"gap"}`: "on_lag", `{"text":"` + strings.Repeat("x", 1<<20) + `"}`: "1048576",
+		`{"text":"x","after":"y"}`: "after", `{"text":"x","on_lag":"gap"}`: "on_lag", `{"text":"x","batch":5}`: "batch", `{"text":"` + strings.Repeat("x", 1<<20) + `"}`: "1048576",
 	} {
 		if err := tell("kept", chat); sqlState(err) != "TW004" || !strings.Contains(err.Error(), says) {
 			t.Errorf("%.80s: %v", chat, err)

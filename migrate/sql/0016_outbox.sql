@@ -65,6 +65,9 @@ BEGIN
 	-- published after this, by another trigger or with constraints set
 	-- immediate, set the mark again.
 	DELETE FROM pg_temp.tidewire_outbox_due;
+	IF current_setting('synchronous_commit') = 'off' THEN -- readers would see positions that a crash gives to other messages
+		PERFORM set_config('synchronous_commit', 'local', true);
+	END IF;
 	PERFORM tidewire.note_growth();
 	FOR target IN SELECT stream, count(*) AS size FROM pg_temp.tidewire_outbox GROUP BY stream ORDER BY stream LOOP
 		PERFORM pg_advisory_xact_lock(1953064037, target.stream);
@@ -150,16 +153,28 @@ BEGIN
 END
 $$;
 
--- publish_batch publishes messages to one stream, as the Go package does. Their sizes are those that the package allows.
+-- check_message raises an error if a message has a key or headers that package stream would refuse. Readers rely on their sizes.
+CREATE FUNCTION tidewire.check_message(key text, headers jsonb) RETURNS void LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+	IF octet_length(key) > 1024 THEN
+		RAISE EXCEPTION 'message key: want at most 1024 bytes' USING ERRCODE = 'TW004';
+	ELSIF jsonb_typeof(headers) <> 'object' OR octet_length(headers::text) > 64 * 1024 THEN
+		RAISE EXCEPTION 'message headers: want a JSON object of at most 65536 bytes' USING ERRCODE = 'TW004';
+	END IF;
+END
+$$;
+
+-- publish_batch publishes messages to one stream that has no partitions, as the Go package does.
 CREATE FUNCTION tidewire.publish_batch(stream_id int, keys text[], headers jsonb[], payloads bytea[])
 RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-	name text := (SELECT s.name FROM tidewire.stream AS s WHERE s.id = stream_id);
+	name text := (SELECT s.name FROM tidewire.stream AS s WHERE s.id = stream_id AND s.partitions = 0 AND s.state = 'ready');
 BEGIN
 	IF name IS NULL THEN
-		RAISE EXCEPTION 'there is no stream %', stream_id USING ERRCODE = 'TW003';
+		RAISE EXCEPTION 'there is no stream % with messages of its own', stream_id USING ERRCODE = 'TW003';
 	END IF;
 	PERFORM tidewire.refuse_reserved(name);
+	PERFORM tidewire.check_message(k, h) FROM unnest(keys, headers) AS t (k, h);
 	PERFORM tidewire.add_to_outbox(stream_id, keys, headers, payloads);
 END
 $$;
@@ -195,12 +210,7 @@ BEGIN
 	IF payload IS NULL OR octet_length(payload) > 1024 * 1024 THEN
 		RAISE EXCEPTION 'message payload: want 0 to 1048576 bytes, not %', coalesce(octet_length(payload)::text, 'NULL') USING ERRCODE = 'TW004';
 	END IF;
-	IF octet_length(key) > 1024 THEN
-		RAISE EXCEPTION 'message key: want at most 1024 bytes' USING ERRCODE = 'TW004';
-	END IF;
-	IF jsonb_typeof(headers) <> 'object' OR octet_length(headers::text) > 64 * 1024 THEN
-		RAISE EXCEPTION 'message headers: want a JSON object of at most 65536 bytes' USING ERRCODE = 'TW004';
-	END IF;
+	PERFORM tidewire.check_message(key, headers);
 	stream_id := target.id;
 	IF target.partitions > 0 THEN
 		SELECT s.id INTO stream_id FROM tidewire.stream AS s WHERE s.parent = target.id AND s.partition =

@@ -25,7 +25,7 @@ BEGIN
 	FOR field IN SELECT jsonb_object_keys(chat) LOOP
 		IF field IN ('position', 'time') THEN
 			RAISE EXCEPTION 'chat field %: want none: the server adds it', field USING ERRCODE = 'TW004';
-		ELSIF field IN ('on_lag', 'presence', 'after', 'history') THEN
+		ELSIF field IN ('on_lag', 'presence', 'after', 'history', 'batch') THEN
 			RAISE EXCEPTION 'chat field %: want none: it is a field of a join', field USING ERRCODE = 'TW004';
 		ELSIF field NOT IN ('type', 'id', 'room', 'user') AND replace(lower(encode(convert_to(field, 'UTF8'), 'escape') COLLATE "C"), E'\\305\\277', 's')
 			IN ('type', 'id', 'room', 'user', 'position', 'time') THEN
