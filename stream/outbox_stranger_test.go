@@ -121,11 +121,16 @@ func TestPublish_StreamsOfTheServer(t *testing.T) {
 	if _, err := stream.Ensure(t.Context(), db.Pool, "tidewire.rooms", stream.Options{}); err != nil {
 		t.Fatal(err)
 	}
+	if _, err := stream.Ensure(t.Context(), db.Pool, "jobs", stream.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	exec(t, db.Pool, `SELECT tidewire.ensure_queue(id, 5, '1 s', '1 min') FROM tidewire.stream WHERE name = 'jobs'`)
 	conn := stranger(t, db)
 	exec(t, conn, `CREATE TABLE public.own (id int)`)
 	exec(t, conn, `CREATE TRIGGER forged AFTER INSERT ON public.own FOR EACH ROW EXECUTE FUNCTION tidewire.write_change('{"stream":"tidewire.rooms","key":"{}","old":true,"max":268435456,"primary":false,"partitioned":false}')`)
 	for _, call := range []string{
 		`SELECT tidewire.publish('tidewire.rooms', 'lobby', NULL, '{}')`,
+		`SELECT tidewire.publish('jobs', NULL, NULL, 'x')`,
 		`SELECT tidewire.publish_batch(` + idOf(t, db, "tidewire.rooms") + `, '{lobby}', '{NULL}', '{x}')`,
 		`INSERT INTO public.own VALUES (1)`,
 	} {

@@ -191,7 +191,7 @@ $$;
 
 -- publish publishes one message with the caller's transaction: it is stored if and when that commits. Any
 -- language can call it. Key and headers may be NULL. SQLSTATE TW003: there is no such stream; TW004: not a
--- valid message, or a stream of the server itself. A payload has at most 1 MiB: a server can send each of them
+-- valid message, or a stream of the server itself or of a queue. A payload has at most 1 MiB: a server can send each of them
 -- within the memory that it has for clients. In a partitioned stream the message goes to the
 -- partition of its key; without a key, to the same partition as all other messages of the transaction
 -- without a key.
@@ -206,6 +206,11 @@ BEGIN
 	IF NOT FOUND THEN
 		RAISE EXCEPTION 'there is no stream %', quote_nullable(stream) USING ERRCODE = 'TW003',
 			HINT = 'Create it first, for example with: tidewire stream create NAME';
+	END IF;
+	PERFORM FROM tidewire.queue AS q WHERE q.id = target.id;
+	IF FOUND THEN
+		RAISE EXCEPTION 'stream: % holds the messages of a queue', quote_nullable(stream) USING ERRCODE = 'TW004',
+			HINT = 'To enqueue a message, use tidewire.enqueue_at(queue, payload, now()).';
 	END IF;
 	IF payload IS NULL OR octet_length(payload) > 1024 * 1024 THEN
 		RAISE EXCEPTION 'message payload: want 0 to 1048576 bytes, not %', coalesce(octet_length(payload)::text, 'NULL') USING ERRCODE = 'TW004';
