@@ -225,6 +225,7 @@ func TestPublish_SessionsOfManyKinds(t *testing.T) {
 		{`DISCARD ALL`, `BEGIN`, `P `, `COMMIT`},
 		{`BEGIN`, `SAVEPOINT a`, `P lost`, `ROLLBACK TO a`, `P `, `SAVEPOINT b`, `P lost`, `ROLLBACK TO b`, `COMMIT`},
 		{`BEGIN`, `SET CONSTRAINTS ALL IMMEDIATE`, `P `, `P `, `SAVEPOINT a`, `P lost`, `ROLLBACK TO a`, `P `, `COMMIT`},
+		{`BEGIN`, `SET LOCAL session_replication_role = replica`, `P `, `COMMIT`},
 		{`BEGIN`, `P `, `SET CONSTRAINTS ALL IMMEDIATE`, `SET CONSTRAINTS ALL DEFERRED`, `P `, `COMMIT`},
 		{`CREATE TABLE mine (payload text)`,
 			`CREATE FUNCTION forward() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM tidewire.publish('orders', '', '{}', NEW.payload::bytea); RETURN NULL; END $$`,

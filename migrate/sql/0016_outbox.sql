@@ -37,6 +37,7 @@ BEGIN
 		CREATE TEMPORARY TABLE tidewire_outbox_due (due boolean) ON COMMIT DELETE ROWS;
 		CREATE CONSTRAINT TRIGGER tidewire_move_outbox AFTER INSERT ON pg_temp.tidewire_outbox_due
 			DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION tidewire.move_outbox();
+		ALTER TABLE pg_temp.tidewire_outbox_due ENABLE ALWAYS TRIGGER tidewire_move_outbox; -- also with session_replication_role = replica
 	ELSE
 		RAISE EXCEPTION 'this session has a temporary tidewire_outbox or tidewire_outbox_due that is not Tidewire''s' USING ERRCODE = 'TW002',
 			HINT = 'Drop both, or use another session. DISCARD TEMP drops all that are the session''s.';

@@ -82,7 +82,7 @@ var requestFields = map[wire.Field]*Schema{
 	wire.FieldPartitions:  atLeast(0, "how many partitions: up to 64, or --max-partitions for a stream; 0 is none. A queue with partitions keeps the order of each key"),
 	wire.FieldPriorities:  between(0, 10, "how many priorities, from 2 on; 0 is none. Not beside partitions"),
 	wire.FieldMaxAttempts: between(0, maxAttempts, "after so many attempts a message is a dead letter").byDefault(10),
-	wire.FieldRetryMinMS:  between(0, dayMS, "how long a message waits after the first nack, in milliseconds; doubled with each further one, up to retry_max_ms").byDefault(1000),
+	wire.FieldRetryMinMS:  between(0, dayMS, "how long a message waits at most after the first nack, in milliseconds, and at least half of it; doubled with each further one, up to retry_max_ms").byDefault(1000),
 	wire.FieldRetryMaxMS:  between(0, dayMS, "how long it waits at most, in milliseconds; at least retry_min_ms").byDefault(300_000),
 }
 

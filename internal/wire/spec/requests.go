@@ -111,7 +111,7 @@ func queueRequests() []Request {
 		{Type: "ack", Summary: "The work is done: the messages leave the queue. The answer comes after the commit. Without an id it costs less, and may be lost.", Right: "consume queue:NAME",
 			Fields: Fields{needQueue}, Either: []string{"delivery", "deliveries"}, Answer: Fields{okSettled}},
 		{Type: "nack", Summary: "The work failed: the messages are delivered again after a delay, or become dead letters.", Right: "consume queue:NAME",
-			Fields: Fields{needQueue, optional("delay_ms", between(0, dayMS, "how long they wait, in milliseconds. Without it, or with 0, the queue's retry_min_ms, doubled with each attempt, up to retry_max_ms"))},
+			Fields: Fields{needQueue, optional("delay_ms", between(0, dayMS, "how long they wait, in milliseconds. Without it, or with 0, half to all of the queue's retry_min_ms, doubled with each attempt, up to retry_max_ms"))},
 			Either: []string{"delivery", "deliveries"}, Answer: Fields{okSettled}},
 		{Type: "extend", Summary: "The work takes longer: the leases end later.", Right: "consume queue:NAME",
 			Fields: Fields{needQueue, required("lease_ms", fieldOf(wire.FieldLeaseMS))}, Either: []string{"delivery", "deliveries"}, Answer: Fields{okSettled}},
