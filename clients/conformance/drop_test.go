@@ -39,3 +39,19 @@ func (w *world) drop(v any) error {
 	}
 	return s.SetRetention(ctx, stream.Retention{})
 }
+
+// large stores a message as a program with the Go packages does, which has no limit of a server.
+func (w *world) large(v any) error {
+	ctx := w.t.Context()
+	client, err := stream.Open(ctx, w.server().db.Pool, stream.Config{})
+	if err != nil {
+		return err
+	}
+	defer client.Close(ctx)
+	s, err := client.Lookup(ctx, v.(fields)["stream"].(string))
+	if err != nil {
+		return err
+	}
+	_, err = s.Append(ctx, stream.Message{Payload: make([]byte, 2<<20)})
+	return err
+}

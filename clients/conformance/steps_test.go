@@ -31,6 +31,7 @@ import (
 //	{"http":{"method":…,"path":…,"body":…,"ok":{…}}}   another program
 //	{"stored":{"stream":…,"values":[…]}}   all that a stream has, in this order
 //	{"drop":{"stream":…}}                  retention drops all that a stream has
+//	{"large":{"stream":…}}                 a program with the Go packages stores a message of 2 MiB, which the server does not read
 //	{"sleep_ms":N}
 
 // acts are the steps that are no commands.
@@ -49,6 +50,7 @@ var acts = map[string]func(*world, any) error{
 	"http":     (*world).ask,
 	"stored":   (*world).stored,
 	"drop":     (*world).drop,
+	"large":    (*world).large,
 	"sleep_ms": func(_ *world, v any) error { time.Sleep(time.Duration(v.(float64)) * time.Millisecond); return nil },
 }
 

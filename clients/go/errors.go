@@ -41,28 +41,29 @@ func (c errorCode) Error() string { return "tidewire: " + string(c) }
 
 // Errors for errors.Is. A code that is not here is in Error.Code.
 const (
-	ErrConflict       = errorCode("conflict")          // see ConflictError
-	ErrForbidden      = errorCode("forbidden")         // see ForbiddenError
-	ErrNotFound       = errorCode("not_found")         // there is no stream, queue, group or store of that name
-	ErrTooOld         = errorCode("too_old")           // see TooOldError
-	ErrHistoryLost    = errorCode("history_lost")      // see HistoryLostError
-	ErrStreamGone     = errorCode("stream_gone")       // the stream was dropped
-	ErrQueueGone      = errorCode("queue_gone")        // the queue was dropped
-	ErrLeaseLost      = errorCode("lease_lost")        // another consumer has the message, or will get it
-	ErrFenced         = errorCode("fenced")            // another member owns the partition
-	ErrOutcomeUnknown = errorCode("outcome_unknown")   // it may have happened: check
-	ErrTimeout        = errorCode("timeout")           // it was not sent in time, and has not happened
-	ErrClosed         = errorCode("closed")            // the client was closed. It is ErrOutcomeUnknown, too, if the request may have happened
-	ErrCancelled      = errorCode("cancelled")         // the context has ended, and it has not happened
-	ErrTooBig         = errorCode("too_big")           // a message is larger than the server takes
-	ErrInvalidMessage = errorCode("invalid_message")   // see InvalidMessageError
-	ErrAlready        = errorCode("already_consuming") // this client works on that queue
-	ErrAlreadyJoined  = errorCode("already_joined")    // this client is in that room
-	ErrStillRunning   = errorCode("still_running")     // handlers ignore that their context has ended
-	ErrUnauthorized   = errorCode("unauthenticated")   // the server wants a token
-	ErrNotStored      = errorCode("room_not_stored")   // the room keeps no chats
-	ErrDuplicateID    = errorCode("duplicate_id")      // another event has this id
-	ErrCrossPartition = errorCode("cross_partition")   // the messages belong to several partitions
+	ErrConflict        = errorCode("conflict")          // see ConflictError
+	ErrForbidden       = errorCode("forbidden")         // see ForbiddenError
+	ErrNotFound        = errorCode("not_found")         // there is no stream, queue, group or store of that name
+	ErrTooOld          = errorCode("too_old")           // see TooOldError
+	ErrMessageTooLarge = errorCode("message_too_large") // see MessageTooLargeError
+	ErrHistoryLost     = errorCode("history_lost")      // see HistoryLostError
+	ErrStreamGone      = errorCode("stream_gone")       // the stream was dropped
+	ErrQueueGone       = errorCode("queue_gone")        // the queue was dropped
+	ErrLeaseLost       = errorCode("lease_lost")        // another consumer has the message, or will get it
+	ErrFenced          = errorCode("fenced")            // another member owns the partition
+	ErrOutcomeUnknown  = errorCode("outcome_unknown")   // it may have happened: check
+	ErrTimeout         = errorCode("timeout")           // it was not sent in time, and has not happened
+	ErrClosed          = errorCode("closed")            // the client was closed. It is ErrOutcomeUnknown, too, if the request may have happened
+	ErrCancelled       = errorCode("cancelled")         // the context has ended, and it has not happened
+	ErrTooBig          = errorCode("too_big")           // a message is larger than the server takes
+	ErrInvalidMessage  = errorCode("invalid_message")   // see InvalidMessageError
+	ErrAlready         = errorCode("already_consuming") // this client works on that queue
+	ErrAlreadyJoined   = errorCode("already_joined")    // this client is in that room
+	ErrStillRunning    = errorCode("still_running")     // handlers ignore that their context has ended
+	ErrUnauthorized    = errorCode("unauthenticated")   // the server wants a token
+	ErrNotStored       = errorCode("room_not_stored")   // the room keeps no chats
+	ErrDuplicateID     = errorCode("duplicate_id")      // another event has this id
+	ErrCrossPartition  = errorCode("cross_partition")   // the messages belong to several partitions
 )
 
 // ConflictError says that an event which the condition excludes is stored. Read, decide again, append again.
@@ -82,8 +83,17 @@ type ForbiddenError struct {
 
 // TooOldError says that messages were dropped. Continue after Oldest - 1.
 type TooOldError struct {
-	Err    *Error
-	Oldest int64 // the first position that may still be kept
+	Err       *Error
+	Oldest    int64 // the first position that may still be kept
+	Partition int   // of a group that shares partitions; else -1
+}
+
+// MessageTooLargeError says that the server does not read a message, which another program has stored. Continue after Position.
+type MessageTooLargeError struct {
+	Err       *Error
+	Position  int64 // of the message
+	Size      int64 // the bytes of its payload
+	Partition int   // of a group that shares partitions; else -1
 }
 
 // HistoryLostError says that a failover has lost messages. Discard what came after Last, and continue there.
@@ -104,18 +114,20 @@ type InvalidMessageError struct {
 	Message Message[[]byte]
 }
 
-func (e *ConflictError) Error() string       { return e.Err.Error() }
-func (e *ConflictError) Unwrap() error       { return e.Err }
-func (e *ForbiddenError) Error() string      { return e.Err.Error() }
-func (e *ForbiddenError) Unwrap() error      { return e.Err }
-func (e *TooOldError) Error() string         { return e.Err.Error() }
-func (e *TooOldError) Unwrap() error         { return e.Err }
-func (e *HistoryLostError) Error() string    { return e.Err.Error() }
-func (e *HistoryLostError) Unwrap() error    { return e.Err }
-func (e *LeaseLostError) Error() string      { return e.Err.Error() }
-func (e *LeaseLostError) Unwrap() error      { return e.Err }
-func (e *InvalidMessageError) Error() string { return e.Err.Error() }
-func (e *InvalidMessageError) Unwrap() error { return e.Err }
+func (e *ConflictError) Error() string        { return e.Err.Error() }
+func (e *ConflictError) Unwrap() error        { return e.Err }
+func (e *ForbiddenError) Error() string       { return e.Err.Error() }
+func (e *ForbiddenError) Unwrap() error       { return e.Err }
+func (e *TooOldError) Error() string          { return e.Err.Error() }
+func (e *TooOldError) Unwrap() error          { return e.Err }
+func (e *MessageTooLargeError) Error() string { return e.Err.Error() }
+func (e *MessageTooLargeError) Unwrap() error { return e.Err }
+func (e *HistoryLostError) Error() string     { return e.Err.Error() }
+func (e *HistoryLostError) Unwrap() error     { return e.Err }
+func (e *LeaseLostError) Error() string       { return e.Err.Error() }
+func (e *LeaseLostError) Unwrap() error       { return e.Err }
+func (e *InvalidMessageError) Error() string  { return e.Err.Error() }
+func (e *InvalidMessageError) Unwrap() error  { return e.Err }
 
 // wireError is an error as the server writes it.
 type wireError struct {
@@ -130,6 +142,8 @@ type wireError struct {
 	Position     int64    `json:"position"`
 	EventType    string   `json:"event_type"`
 	Oldest       int64    `json:"oldest"`
+	Size         int64    `json:"size"`
+	Partition    *int     `json:"partition"`
 	Last         int64    `json:"last"`
 	Field        string   `json:"field"`
 	Lost         []string `json:"lost"`
@@ -137,6 +151,13 @@ type wireError struct {
 	Verb         string   `json:"verb"`
 	Kind         string   `json:"kind"`
 	Name         string   `json:"name"`
+}
+
+func (w *wireError) partition() int {
+	if w.Partition == nil {
+		return -1
+	}
+	return *w.Partition
 }
 
 // base returns the Error of w.
@@ -156,7 +177,9 @@ func (w *wireError) typed(id string) error {
 	case "forbidden":
 		return &ForbiddenError{e, w.Verb, w.Kind, w.Name}
 	case "too_old":
-		return &TooOldError{e, w.Oldest}
+		return &TooOldError{e, w.Oldest, w.partition()}
+	case "message_too_large":
+		return &MessageTooLargeError{e, w.Position, w.Size, w.partition()}
 	case "history_lost":
 		return &HistoryLostError{e, w.Last}
 	case "lease_lost":

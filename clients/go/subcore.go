@@ -43,6 +43,8 @@ type item struct {
 	event    Event
 	position bool   // no message: everything up to its position was left out
 	call     func() // tells the program
+	gap      *Gap   // messages are missing here
+	err      error  // says so to a program that does not skip gaps
 	part     bool   // it belongs to a partition that can be revoked
 }
 
@@ -158,12 +160,11 @@ func (s *subCore) failed(err error) {
 	if err == errDetached {
 		return
 	}
-	var old *TooOldError
 	var e *Error
+	gap := gapOf(err)
 	switch {
-	case errors.As(err, &old) && s.options.Gap != nil:
-		s.skip(old.Oldest)
-		s.c.reattach(s, 0)
+	case gap != nil && s.options.Gap != nil:
+		s.missing(gap, err)
 	case errors.As(err, &e) && (e.Retryable || e.Code == "token_expired") && e.Code != "closed":
 		s.mu.Lock()
 		wait := pause(s.attempts)
@@ -175,14 +176,6 @@ func (s *subCore) failed(err error) {
 		s.c.remove(s)
 		s.finish(err)
 	}
-}
-
-// skip goes on after messages that were dropped.
-func (s *subCore) skip(oldest int64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.after, s.resumes = oldest-1, true
-	s.push(item{call: func() { s.options.Gap(Gap{Oldest: oldest, Partition: -1}) }})
 }
 
 // finish ends the iteration, after what has come.
@@ -299,9 +292,20 @@ func (s *subCore) nextItem(ctx context.Context, wait bool) (item, bool, error) {
 			}
 			continue
 		}
-		i := s.items[s.head]
+		i, l := s.items[s.head], s.link
+		if i.gap != nil && !wait { // after what the program has taken
+			s.mu.Unlock()
+			return item{}, false, nil
+		}
 		s.items[s.head] = item{}
 		s.head++
+		if i.gap != nil {
+			s.mu.Unlock()
+			if err := s.cross(ctx, i, l); err != nil {
+				return item{}, false, err
+			}
+			continue
+		}
 		if i.call != nil {
 			s.mu.Unlock()
 			i.call()

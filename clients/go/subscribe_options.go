@@ -34,10 +34,13 @@ func NewSubscribeOptions(options ...SubscribeOption) SubscribeOptions {
 	return o
 }
 
-// Gap says that messages were dropped before the program has got them.
+// Gap says that the program does not get some messages.
 type Gap struct {
-	Oldest    int64 // the first position that is still kept
-	Partition int   // of a group that shares partitions: it goes on after a commit of Oldest - 1; else -1
+	Code      string // too_old: retention has dropped them; message_too_large: the server does not read one, because of its size
+	Oldest    int64  // the first position after them that may be there
+	Partition int    // of a group that shares partitions; else -1
+	Position  int64  // of message_too_large: the message; else 0
+	Size      int64  // of message_too_large: the bytes of its payload; else 0
 }
 
 // AfterOption is an option of Subscribe, of Join, and of the reads of events.
@@ -81,8 +84,10 @@ func Credits(n int) SubscribeOption {
 	return subscribeOption(func(o *SubscribeOptions) { o.Credits = n })
 }
 
-// OnGap goes on after messages that were dropped, and calls f. Without it the iteration ends with a TooOldError. Like the functions of
-// the other options, it is called by the goroutine that iterates, in the order in which things have happened.
+// OnGap goes on after messages that were dropped, or are too large for the server, and calls f before. With Share the library then commits
+// Oldest - 1 of the partition: what the program has got of it before counts as processed. Without OnGap the iteration ends with a
+// TooOldError or a MessageTooLargeError. With Share the subscription lives on: commit Oldest - 1 of the error's partition, or its Position, and
+// iterate again. Like the functions of the other options, f is called by the goroutine that iterates, in the order in which things have happened.
 func OnGap(f func(Gap)) SubscribeOption {
 	return subscribeOption(func(o *SubscribeOptions) { o.Gap = f })
 }

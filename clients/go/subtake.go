@@ -95,9 +95,8 @@ func (s *subCore) passed(i *item) {
 // moved takes a change of the partitions that the member owns.
 func (s *subCore) moved(m *incoming) error {
 	var change struct {
-		Partition  int   `json:"partition"`
+		parked
 		Partitions []int `json:"partitions"`
-		Oldest     int64 `json:"oldest"`
 	}
 	text, err := m.json()
 	if err == nil {
@@ -131,9 +130,7 @@ func (s *subCore) moved(m *incoming) error {
 		s.discard(func(i *item) bool { return i.part && gone(i.message.Partition) })
 		s.revoke(change.Partitions)
 	case "parked":
-		if f := s.options.Gap; f != nil {
-			s.push(item{call: func() { f(Gap{change.Oldest, change.Partition}) }})
-		}
+		s.push(change.item())
 	}
 	return nil
 }

@@ -100,11 +100,7 @@ func (r *runner) subscribeOptions(c *command) []tidewire.SubscribeOption {
 	add(tidewire.Keys(c.Keys...), len(c.Keys) > 0)
 	add(tidewire.Credits(c.Credits), c.Credits > 0)
 	add(tidewire.OnGap(func(g tidewire.Gap) {
-		more := fields{"oldest": g.Oldest}
-		if g.Partition >= 0 {
-			more["partition"] = g.Partition
-		}
-		r.event(c.As, "gap", more)
+		r.event(c.As, "gap", fields{"code": g.Code, "oldest": g.Oldest, "partition": g.Partition, "position": g.Position, "size": g.Size})
 	}), c.OnGap == "skip")
 	add(tidewire.OnInvalid(func(e *tidewire.InvalidMessageError) {
 		r.event(c.As, "invalid", fields{"position": e.Message.Position})
@@ -141,18 +137,32 @@ func (r *runner) subscribe(c *command) (fields, error) {
 
 func (r *runner) messages(c *command, i *iteration) {
 	var failure error
-	for m, err := range i.sub.Messages(context.Background()) {
-		if r.caught(c, err) {
-			continue
+	for again := true; again; again = r.committed(c, i, failure) {
+		failure = nil
+		for m, err := range i.sub.Messages(context.Background()) {
+			if r.caught(c, err) {
+				continue
+			}
+			if failure = err; err != nil {
+				break
+			}
+			r.message(c.As, m)
+			time.Sleep(ms(c.Pause))
+			i.gate.pass(i.done)
 		}
-		if failure = err; err != nil {
-			break
-		}
-		r.message(c.As, m)
-		time.Sleep(ms(c.Pause))
-		i.gate.pass(i.done)
 	}
 	r.event(c.As, "end", fields{"error": describe(failure)})
+}
+
+// committed reports whether the program has committed what is missing, and iterates again.
+func (r *runner) committed(c *command, i *iteration, err error) bool {
+	var large *tidewire.MessageTooLargeError
+	if c.OnGap != "commit" || !errors.As(err, &large) {
+		return false
+	}
+	r.event(c.As, "gap", fields{"code": large.Err.Code, "oldest": large.Position + 1, "partition": large.Partition})
+	_, err = i.sub.CommitTo(context.Background(), large.Partition, large.Position)
+	return err == nil
 }
 
 // caught reports whether the program goes on after an error.

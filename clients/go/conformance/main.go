@@ -206,13 +206,16 @@ func describe(err error) any {
 	d := fields{"code": e.Code, "retryable": e.Retryable, "message": err.Error()}
 	var conflict *tidewire.ConflictError
 	var old *tidewire.TooOldError
+	var large *tidewire.MessageTooLargeError
 	var lost *tidewire.HistoryLostError
 	var lease *tidewire.LeaseLostError
 	switch {
 	case errors.As(err, &conflict):
 		d["position"], d["event_type"] = conflict.Position, conflict.EventType
 	case errors.As(err, &old):
-		d["oldest"] = old.Oldest
+		d["oldest"], d["partition"] = old.Oldest, old.Partition
+	case errors.As(err, &large):
+		d["position"], d["size"], d["partition"] = large.Position, large.Size, large.Partition
 	case errors.As(err, &lost):
 		d["last"] = lost.Last
 	case errors.As(err, &lease):

@@ -33,7 +33,7 @@ func failed(err error) error {
 	case errors.As(err, &conflict):
 		return &tidewire.ConflictError{Err: tidewire.NewError("conflict", err), Position: conflict.Position, EventType: conflict.Type}
 	case errors.As(err, &old):
-		return &tidewire.TooOldError{Err: tidewire.NewError("too_old", err), Oldest: old.Oldest}
+		return &tidewire.TooOldError{Err: tidewire.NewError("too_old", err), Oldest: old.Oldest, Partition: -1}
 	}
 	for _, c := range []struct {
 		is   error
@@ -140,7 +140,7 @@ func (l *log[T]) Messages(ctx context.Context, options ...tidewire.SubscribeOpti
 				return
 			}
 			if o.Gap != nil && errors.As(err, &old) {
-				o.Gap(tidewire.Gap{Oldest: old.Oldest, Partition: -1})
+				o.Gap(tidewire.Gap{Code: "too_old", Oldest: old.Oldest, Partition: -1})
 				from, err = stream.After(old.Oldest-1), nil
 			}
 		}

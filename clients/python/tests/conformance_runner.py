@@ -10,6 +10,7 @@ import asyncio
 import json
 import sys
 from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
@@ -40,7 +41,7 @@ def described(error: BaseException | None) -> Result | None:
     if not isinstance(error, tidewire.Error):
         return {"code": "application", "retryable": False, "message": repr(error)}
     fields: Result = {"code": error.code, "retryable": error.retryable, "message": error.message}
-    for name in ("oldest", "last", "position", "event_type", "lost"):
+    for name in ("oldest", "last", "partition", "position", "size", "event_type", "lost"):
         if name in error.details:
             fields[name] = error.details[name]
     return fields
@@ -229,14 +230,15 @@ class Runner:
             keys="keys",
             headers="headers",
             credits="credits",
-            gaps="on_gap",
         )
+        if command.get("on_gap") == "skip":
+            options["gaps"] = "skip"
         if "at" in command:
             options["at"] = datetime.fromisoformat(command["at"])
         if command.get("on_invalid") == "report":
             options["on_invalid"] = lambda e: event(name, "invalid", position=e.raw.position)
         sub = stream.subscribe(
-            on_gap=lambda g: event(name, "gap", oldest=g.oldest, partition=g.partition),
+            on_gap=lambda g: event(name, "gap", **asdict(g)),
             on_assigned=lambda p: event(name, "assigned", partitions=p),
             on_revoked=lambda p: event(name, "revoked", partitions=p),
             **options,
@@ -264,7 +266,7 @@ class Runner:
             await going.wait()
 
     async def all_messages(self, name: str, sub: Any, command: Command) -> None:
-        """Iterates again after each message that the codec refuses, if the command says so."""
+        """Iterates again after each error that the command says it catches."""
         while True:
             try:
                 return await self.messages(name, sub, command)
@@ -272,6 +274,11 @@ class Runner:
                 if command.get("on_invalid") != "catch":
                     raise
                 event(name, "invalid", position=error.raw.position)
+            except (tidewire.TooOld, tidewire.MessageTooLarge) as error:
+                if command.get("on_gap") != "commit":
+                    raise
+                event(name, "gap", code=error.code, partition=error.partition, oldest=error.oldest)
+                await sub.commit(error.oldest - 1, partition=error.partition)
 
     async def do_follow(self, command: Command) -> Result:
         name = command["as"]

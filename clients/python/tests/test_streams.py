@@ -106,11 +106,15 @@ async def test_dropped_messages(fake: FakeServer) -> None:
         assert request["after"] == 49
         await peer.ok(request, position=49)
         await opening
+        await peer.message(request, 50, 1)
         subscription = request["subscription"]
         ended: dict[str, Any] = {"message": "", "retryable": False, "oldest": 70}
         await peer.send(type="error", subscription=subscription, code="too_old", **ended)
+        assert (await anext(sub)).position == 50
+        waiting = asyncio.ensure_future(anext(sub))
         assert (await peer.take("subscribe"))["after"] == 69
         await until(lambda: gaps == [50, 70])
+        waiting.cancel()
 
 
 async def test_errors_end_the_iteration_or_pass(fake: FakeServer) -> None:

@@ -17,9 +17,9 @@ process.on("uncaughtException", (error) => event("process", "unhandled", { messa
 
 function problem(error) {
   if (error instanceof TidewireError) {
-    const { code, retryable, message, oldest, last, position, eventType: event_type } = error;
+    const { code, retryable, message, oldest, last, partition, position, size, eventType: event_type } = error;
     const lost = error.lost && [...error.lost];
-    return { code, retryable, message, oldest, last, position, event_type, lost };
+    return { code, retryable, message, oldest, last, partition, position, size, event_type, lost };
   }
   if (error?.name === "AbortError") return { code: "cancelled", retryable: false, message: error.message };
   return { code: "application", retryable: false, message: String(error?.message ?? error) };
@@ -61,8 +61,8 @@ class Program {
   }
 }
 
-/** Iterates, and again after each message that the codec refuses, if `invalid` takes it. */
-async function iterate(as, items, program, each, invalid) {
+/** Iterates, and again after each error that `caught` takes. */
+async function iterate(as, items, program, each, caught) {
   for (;;) {
     let error = null;
     try {
@@ -71,10 +71,7 @@ async function iterate(as, items, program, each, invalid) {
         await program.turn();
       }
     } catch (e) {
-      if (invalid && e.code === "invalid_message") {
-        invalid(e);
-        continue;
-      }
+      if (await caught?.(e)) continue;
       error = problem(e);
     }
     return event(as, "end", { error });
@@ -154,7 +151,7 @@ const commands = {
       .stream(c.stream, { codec: codecs[c.codec ?? "json"] })
       .subscribe({
         ...callOptions(c), after, at, from, group, share, keys, headers, credits,
-        onGap: c.on_gap === "skip" ? ({ oldest, partition }) => event(as, "gap", { oldest, partition }) : undefined,
+        onGap: c.on_gap === "skip" ? (gap) => event(as, "gap", gap) : undefined,
         onInvalid: c.on_invalid === "report" ? ({ received }) => event(as, "invalid", { position: received.position }) : undefined,
         onAssigned: (partitions) => event(as, "assigned", { partitions }),
         onRevoked: (partitions) => event(as, "revoked", { partitions }),
@@ -168,9 +165,16 @@ const commands = {
       page.forEach(show);
       event(as, "page", { positions: page.map((m) => m.position) });
     };
-    const invalid = c.on_invalid === "catch" ? ({ received }) => event(as, "invalid", { position: received.position }) : undefined;
-    if (c.pages) void iterate(as, () => subscription.pages(c.pages), program, showPage, invalid);
-    else void iterate(as, () => subscription, program, show, invalid);
+    const caught = async ({ code, received, partition, oldest }) => {
+      if (c.on_invalid === "catch" && received) event(as, "invalid", { position: received.position });
+      else if (c.on_gap === "commit" && oldest) {
+        event(as, "gap", { code, partition, oldest });
+        await subscription.commit(oldest - 1, partition);
+      } else return false;
+      return true;
+    };
+    if (c.pages) void iterate(as, () => subscription.pages(c.pages), program, showPage, caught);
+    else void iterate(as, () => subscription, program, show, caught);
     return { position };
   },
 

@@ -4,7 +4,9 @@ export interface Problem {
   message: string;
   retryable?: boolean;
   retry_after_ms?: number;
-  position?: number;
+  position?: number | undefined;
+  size?: number;
+  partition?: number;
   event_type?: string;
   oldest?: number;
   last?: number;
@@ -68,6 +70,18 @@ export class TooBig extends TidewireError {}
 export class TooOld extends TidewireError {
   /** The first position that may still be kept. */
   declare readonly oldest: number;
+  /** With `share`: commit `oldest` - 1 of this partition, and iterate again. */
+  declare readonly partition: number | undefined;
+}
+
+/** The server does not read a message, which another program has stored. Continue after `position`. */
+export class MessageTooLarge extends TidewireError {
+  /** The message. */
+  declare readonly position: number;
+  /** The bytes of its payload. */
+  declare readonly size: number;
+  /** With `share`: commit `position` of this partition, and iterate again. */
+  declare readonly partition: number | undefined;
 }
 
 /** A failover has lost the position. Discard what came after `last`, and continue after it. */
@@ -109,6 +123,7 @@ const classes: Record<string, typeof TidewireError> = {
   not_found: NotFound,
   too_big: TooBig,
   too_old: TooOld,
+  message_too_large: MessageTooLarge,
   history_lost: HistoryLost,
   lease_lost: LeaseLost,
   fenced: Fenced,

@@ -1,6 +1,6 @@
 import type { Core } from "./core.js";
 import { count } from "./duration.js";
-import { closed, errorOf, must, TooOld, type TidewireError } from "./errors.js";
+import { closed, errorOf, MessageTooLarge, must, TooOld, type TidewireError } from "./errors.js";
 import { Inbox } from "./inbox.js";
 import type { Answer, CallOptions } from "./request.js";
 import { Standing } from "./standing.js";
@@ -119,14 +119,21 @@ export abstract class Feed<Raw extends { position: number }, T> extends Standing
 
   /** @internal */
   protected recover_(error: TidewireError): boolean {
-    if (!(error instanceof TooOld) || !this.options_.onGap) return false;
-    this.gap_({ oldest: error.oldest });
-    this.at_ = error.oldest - 1;
+    if (!this.options_.onGap) return false;
+    if (error instanceof TooOld) this.at_ = error.oldest - 1;
+    else if (error instanceof MessageTooLarge) this.at_ = error.position;
+    else return false;
+    this.gap_(error, this.at_ + 1);
     return true;
   }
 
-  /** Messages were dropped. @internal */
-  protected gap_(_: { oldest: number }): void {}
+  /** The program does not get some messages before `oldest`. @internal */
+  protected gap_(_: TooOld | MessageTooLarge, _oldest: number): void {}
+
+  /** A partition waits for a commit. @internal */
+  protected parked_(_: any): Promise<undefined> | undefined {
+    return undefined;
+  }
 
   /** The program has everything up to here. @internal */
   protected pass_({ position }: Passed): void {
@@ -149,6 +156,8 @@ export abstract class Feed<Raw extends { position: number }, T> extends Standing
         this.pass_(frame);
       } else if (frame.type === "error") {
         this.trouble_(errorOf(frame));
+      } else if (frame.type === "parked") {
+        return this.parked_(frame);
       } else {
         const raw = frame.event ?? frame;
         this.use_(1);

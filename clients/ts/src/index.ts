@@ -21,5 +21,5 @@ export type {
 } from "./events.js";
 export { QueryBuilder, tagged, typed, type Query, type QueryItem } from "./query.js";
 export {
-  Closed, Conflict, Fenced, Forbidden, HistoryLost, InvalidMessage, LeaseLost, NotFound, OutcomeUnknown, SignedOut, TidewireError, Timeout, TooBig, TooOld,
+  Closed, Conflict, Fenced, Forbidden, HistoryLost, InvalidMessage, LeaseLost, MessageTooLarge, NotFound, OutcomeUnknown, SignedOut, TidewireError, Timeout, TooBig, TooOld,
 } from "./errors.js";

@@ -2,17 +2,24 @@ import type { Codec } from "./codec.js";
 import type { Core } from "./core.js";
 import { count } from "./duration.js";
 import { later } from "./emitter.js";
-import { Fenced, fenced, must, type InvalidMessage } from "./errors.js";
+import { errorOf, Fenced, fenced, must, type InvalidMessage } from "./errors.js";
 import { Feed, type Passed } from "./feed.js";
 import { decode, Message, type RawMessage } from "./message.js";
 import { hooks, type Work } from "./hooks.js";
 import type { Answer, CallOptions } from "./request.js";
 
-/** Messages that retention has dropped before the program could have them. */
+/** Messages that the program does not get. */
 export interface Gap {
-  /** The first position that may still be kept: the subscription goes on there. */
+  /** Retention has dropped them, or the server does not read one because of its size. */
+  code: "too_old" | "message_too_large";
+  /** The first position after them that may be there: the subscription goes on there. */
   oldest: number;
-  partition?: number;
+  /** With `share`. */
+  partition: number | undefined;
+  /** Of `message_too_large`: the message. */
+  position?: number;
+  /** Of `message_too_large`: the bytes of its payload. */
+  size?: number;
 }
 
 /** Where a subscription begins, and which messages it has. It begins at the end, unless one of `after`, `at`, `from` and `group` is given. */
@@ -33,7 +40,11 @@ export interface SubscribeOptions extends CallOptions {
   headers?: Record<string, string>;
   /** How many messages may wait in this library: 256 unless given. */
   credits?: number;
-  /** What to do about messages that were dropped: `"skip"` goes on without them; a function is told, too. Without it the iteration ends with `TooOld`. */
+  /**
+   * What to do about messages that were dropped, or that are too large for the server: `"skip"` goes on without them; a function gets what is missing, too.
+   * With `share` this commits `oldest` - 1 of the partition: what the program has got of it before counts as processed.
+   * Without it the iteration ends with `TooOld` or `MessageTooLarge`. With `share` another iteration goes on, in this partition after that commit.
+   */
   onGap?: "skip" | ((gap: Gap) => unknown);
   /** Gets messages that the codec or schema refuses. Without it the iteration throws `InvalidMessage` for each of them, and another one goes on after it. */
   onInvalid?: (error: InvalidMessage) => unknown;
@@ -76,8 +87,9 @@ export class Subscription<T> extends Feed<RawMessage, Message<T>> {
   }
 
   /** @internal */
-  protected override gap_(gap: Gap): void {
-    if (typeof this.o_.onGap === "function") later(this.core_.failed_, this.o_.onGap, gap);
+  protected override gap_({ code, partition, position, size }: any, oldest: number): Promise<unknown> {
+    const { onGap } = this.o_;
+    return Promise.resolve().then(() => typeof onGap === "function" && onGap({ code, oldest, partition, position, size })).catch(this.core_.failed_);
   }
 
   /** @internal */
@@ -89,7 +101,7 @@ export class Subscription<T> extends Feed<RawMessage, Message<T>> {
       case "revoked":
         return this.revoked_(message.partitions);
       case "parked":
-        return this.parked_(message);
+        return this.inbox_.push_(message); // after the messages before it
       default:
         super.take_(message);
     }
@@ -103,17 +115,24 @@ export class Subscription<T> extends Feed<RawMessage, Message<T>> {
     const lost = ({ type, partition }: any) => type !== "error" && partitions.includes(partition);
     const items = this.inbox_.items_;
     this.inbox_.items_ = items.filter((frame) => !lost(frame));
-    this.use_(items.filter((frame) => frame.type !== "position" && lost(frame)).length);
+    this.use_(items.filter((frame) => frame.type === "message" && lost(frame)).length);
     later(this.core_.failed_, this.o_.onRevoked, partitions);
   }
 
-  private parked_(message: any): void {
-    const { partition, oldest } = message;
-    if (!this.o_.onGap) return super.take_({ ...message, type: "error", message: `messages before ${oldest} were dropped` });
-    this.gap_({ oldest, partition });
-    this.commit(oldest - 1, partition).catch((error) => {
-      if (!(error instanceof Fenced)) this.core_.failed_(error);
-    });
+  /** @internal */
+  protected override async parked_(frame: any): Promise<undefined> {
+    const { partition, position, oldest } = frame;
+    const why = position ? `the message at position ${position} is too large` : `messages before position ${oldest} were dropped`;
+    const error = errorOf({ ...frame, message: `partition ${partition}: ${why}: commit ${oldest - 1}, and iterate again` });
+    if (!this.o_.onGap) throw error;
+    await this.gap_(error, oldest);
+    try {
+      await this.commit(oldest - 1, partition);
+    } catch (failure) {
+      if (failure instanceof Fenced) return; // its owner does the same
+      this.inbox_.items_.unshift(frame); // for the next iteration
+      throw failure;
+    }
   }
 
   /** @internal */
@@ -196,7 +215,8 @@ export class Subscription<T> extends Feed<RawMessage, Message<T>> {
           const first = await this.next();
           if (first.done) return;
           page.push(first.value);
-          while (page.length < max) {
+          // The program gets these before it goes on after an error or a gap.
+          while (page.length < max && /message|position/.test(this.inbox_.items_[0]?.type)) {
             const message = await this.now_();
             if (!message) break;
             page.push(message);

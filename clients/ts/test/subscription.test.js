@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { afterEach, beforeEach, mock, test } from "node:test";
-import { bytes, Fenced, HistoryLost, InvalidMessage, text, TooOld } from "#client";
+import { bytes, Fenced, Forbidden, HistoryLost, InvalidMessage, MessageTooLarge, text, TooOld } from "#client";
 import { fake, settle, watch } from "./fake.js";
 
 beforeEach(() => {
@@ -141,7 +141,7 @@ test("too_old ends it after the messages before, or is told and skipped", async 
   other.f.frame("error", { code: "too_old", message: "dropped", retryable: false, oldest: 7 });
   const next = watch(other.sub.next());
   await settle();
-  assert.deepEqual(gaps, [{ oldest: 7 }]);
+  assert.deepEqual(gaps, [{ code: "too_old", oldest: 7, partition: undefined, position: undefined, size: undefined }]);
   assert.equal(other.f.socket.of("subscribe")[1].after, 6);
   other.f.message(7);
   await settle();
@@ -299,19 +299,59 @@ test("a group that shares: messages of lost partitions are discarded, and their 
   await assert.rejects(sub.commit(1, 0), Fenced);
 });
 
-test("a partition that is parked is a gap", async () => {
-  const gaps = [];
-  const { f } = await subscribed({ group: "g", share: true, onGap: (gap) => gaps.push(gap) });
-  f.frame("assigned", { partitions: [2], positions: [0] });
-  f.frame("parked", { partition: 2, code: "too_old", oldest: 9 });
-  await settle();
-  assert.deepEqual(gaps, [{ oldest: 9, partition: 2 }]);
-  assert.equal(f.socket.of("commit")[0].position, 8);
+const parked = { partition: 2, code: "message_too_large", oldest: 3, position: 2, size: 5000000 };
 
-  const other = await subscribed({ group: "g", share: true });
-  other.f.frame("assigned", { partitions: [2], positions: [0] });
-  other.f.frame("parked", { partition: 2, code: "too_old", oldest: 9 });
-  await assert.rejects(other.sub.next(), TooOld);
+async function member(options) {
+  const { f, sub } = await subscribed({ group: "g", share: true, ...options });
+  f.frame("assigned", { partitions: [2], positions: [0] });
+  f.message(1, 1, { partition: 2 });
+  f.frame("parked", parked);
+  return { f, sub };
+}
+
+test("a partition that is parked ends the iteration, and another one goes on", async () => {
+  const { f, sub } = await member();
+  assert.deepEqual(await take(sub, 1), [1]);
+  await assert.rejects(sub.next(), (error) => error instanceof MessageTooLarge && error.partition === 2 && error.position === 2 && error.size === 5000000 && /position 2 is too large/.test(error.message));
+  sub.commit(2, 2);
+  f.message(3, 3, { partition: 2 });
+  assert.deepEqual(await take(sub, 1), [3]);
+
+  const old = await subscribed({ group: "g", share: true });
+  old.f.frame("parked", { partition: 2, code: "too_old", oldest: 9 });
+  await assert.rejects(old.sub.next(), (error) => error instanceof TooOld && /before position 9 were dropped/.test(error.message));
+});
+
+test("a gap of a partition is crossed after what the program has taken", async () => {
+  const gaps = [];
+  const { f, sub } = await member({ onGap: (gap) => gaps.push(gap) });
+  const pages = sub.pages(10);
+  assert.equal((await pages.next()).value.length, 1);
+  await settle();
+  assert.equal(f.socket.of("commit").length, 0);
+  const failed = assert.rejects(pages.next(), Forbidden);
+  await settle();
+  f.socket.error(f.socket.of("commit")[0], "forbidden");
+  await failed; // It must not stand still without an error.
+  const next = watch(sub.pages(10).next());
+  await settle();
+  assert.deepEqual({ ...f.socket.of("commit")[1], id: 0 }, { id: 0, type: "commit", stream: "s", group: "g", position: 2, partition: 2 });
+  f.socket.ok(f.socket.of("commit")[1], { position: 2 });
+  f.message(3, 3, { partition: 2 });
+  await settle();
+  assert.equal(next.value.value[0].position, 3);
+  assert.deepEqual(gaps[1], parked);
+});
+
+test("a message that is too large ends it, or is left out", async () => {
+  const { f, sub } = await subscribed({ after: 0 });
+  f.frame("error", { ...parked, message: "large" });
+  await assert.rejects(sub.next(), MessageTooLarge);
+  const other = await subscribed({ after: 0, onGap: "skip" });
+  other.f.frame("error", { ...parked, message: "large" });
+  watch(other.sub.next());
+  await settle();
+  assert.equal(other.f.socket.of("subscribe")[1].after, 2);
 });
 
 test("no code of the program runs on the loop that reads", async () => {

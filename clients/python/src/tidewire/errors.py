@@ -92,6 +92,40 @@ class TooOld(Error):
         """The first position that may still be kept."""
         return int(self.details.get("oldest", 0))
 
+    @property
+    def partition(self) -> int | None:
+        """Of a group that shares partitions: commit `oldest` - 1 of it, and iterate again."""
+        return self.details.get("partition")
+
+
+class MessageTooLarge(Error):
+    """The server does not read the message at `position`, which another program has stored.
+
+    Go on after it, and tell your user.
+    """
+
+    code = "message_too_large"
+
+    @property
+    def position(self) -> int:
+        """The message."""
+        return int(self.details.get("position", 0))
+
+    @property
+    def size(self) -> int:
+        """The bytes of its payload."""
+        return int(self.details.get("size", 0))
+
+    @property
+    def oldest(self) -> int:
+        """The first position after it."""
+        return self.position + 1
+
+    @property
+    def partition(self) -> int | None:
+        """Of a group that shares partitions: commit `position` of it, and iterate again."""
+        return self.details.get("partition")
+
 
 class HistoryLost(Error):
     """A failover has lost messages. Discard what came after `last`, and go on after it."""
@@ -167,7 +201,17 @@ class InvalidMessage(Error):
 
 _TYPES: dict[str, type[Error]] = {
     kind.code: kind
-    for kind in (Conflict, Forbidden, NotFound, TooOld, HistoryLost, LeaseLost, Fenced, TooBig)
+    for kind in (
+        Conflict,
+        Forbidden,
+        NotFound,
+        TooOld,
+        MessageTooLarge,
+        HistoryLost,
+        LeaseLost,
+        Fenced,
+        TooBig,
+    )
 }
 _ENVELOPE = {"type", "id", "code", "message", "retryable", "subscription", "queue", "room"}
 

@@ -78,7 +78,13 @@ class Page(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """Messages that retention has dropped: the subscription goes on at `oldest`."""
+    """Messages that the program does not get: the subscription goes on at `oldest`."""
 
     oldest: int
+    #: of a group that shares partitions; else None
     partition: int | None = None
+    #: `too_old`: retention has dropped them. `message_too_large`: the server does not read one,
+    #: which is at `position` and has a payload of `size` bytes
+    code: str = "too_old"
+    position: int | None = None
+    size: int | None = None

@@ -82,7 +82,9 @@ class Stream(Generic[T]):
         It begins after the position `after`, or at the time `at`, or at the `start` or `end` of
         the stream. Without one of them it begins after the offset of `group`, or at the end.
         With `share`, the members of the group divide the partitions of the stream.
-        `gaps="skip"` goes on if messages were dropped, and `on_gap` tells so.
+        `gaps="skip"` goes on if messages were dropped, or one is too large for the server, and
+        `on_gap` gets what is missing. With `share` this commits `oldest` - 1 of the partition:
+        what the program has got of it before counts as processed.
         """
         options.at_most_one(after=after, at=at, start=start)
         options.optional_count("after", after)

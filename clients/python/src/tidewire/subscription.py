@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Generic, Literal, TypeVar
@@ -21,6 +21,10 @@ from .wire import payload_in
 
 T = TypeVar("T")
 CREDITS = 256
+#: errors that say where to go on
+GAPS = (errors.TooOld, errors.MessageTooLarge)
+#: items after which the subscription goes on when the program comes to them
+CROSSED = ("parked", "gap")
 
 PartitionListener = Callable[[list[int]], None]
 
@@ -107,11 +111,10 @@ class Subscription(Attached[dict[str, Any]], Generic[T]):
         while True:
             try:
                 return await self._connection.requests.perform(self._request(), timeout=timeout)
-            except errors.TooOld as error:
+            except GAPS as error:
                 if self.options.gaps != "skip":
                     raise
-                self._skip(error.oldest)
-                self._position = error.oldest - 1
+                self._skip(error)
 
     def _request(self) -> dict[str, Any]:
         given = self.options
@@ -175,15 +178,14 @@ class Subscription(Attached[dict[str, Any]], Generic[T]):
         elif kind == "revoked":
             self._revoke(message["partitions"])
         elif kind == "parked":
-            self._park(message)
+            error = _parked(message)
+            parked = {"type": kind, "partition": message["partition"], "error": error}
+            self._feed.put(parked | {"reported": False})  # after the messages before it
 
     def ended(self, error: errors.Error) -> None:
         """The server has ended it: subscribe again, or end the iteration."""
-        if isinstance(error, errors.TooOld) and self.options.gaps == "skip":
-            self._skip(error.oldest)
-            self.detach()
-            self._position = error.oldest - 1
-            self.attach()
+        if isinstance(error, GAPS) and self.options.gaps == "skip":
+            self._feed.put({"type": "gap", "error": error})  # after the messages before it
         else:
             super().ended(error)
 
@@ -201,20 +203,32 @@ class Subscription(Attached[dict[str, Any]], Generic[T]):
         else:
             self._feed.put(message)  # after the messages before it
 
-    def _skip(self, oldest: int, partition: int | None = None) -> None:
+    def _skip(self, error: errors.TooOld | errors.MessageTooLarge) -> None:
         if self.options.on_gap is not None:
-            self._tell(self.options.on_gap, Skipped(oldest, partition))
+            self._tell(self.options.on_gap, _skipped(error))
+        self._position = error.oldest - 1
 
-    def _park(self, message: dict[str, Any]) -> None:
-        oldest, partition = message["oldest"], message["partition"]
-        self._skip(oldest, partition)
-        if self.options.gaps == "skip":
-            body = {"type": "commit", "stream": self.stream, "group": self.options.group}
-            body |= {"position": oldest - 1, "partition": partition}
-            self._connection.requests.tell(body)
-        elif self.options.on_gap is None:
-            error = errors.from_wire({**message, "message": "retention has dropped the messages"})
-            self._feed.end(error)
+    async def _cross(self) -> None:
+        """Goes on after messages that are missing, if the program wants that, or raises."""
+        items = self._feed.items
+        raw = items[0]
+        error = raw["error"]
+        if raw["type"] == "gap":
+            self._skip(error)
+            self.detach()
+            self.attach()
+            return
+        if self.options.gaps != "skip":
+            items.popleft()
+            raise error
+        if not raw["reported"]:
+            raw["reported"] = True
+            if self.options.on_gap is not None:
+                self.options.on_gap(_skipped(error))
+        with suppress(errors.Fenced):  # its owner does the same
+            await self.commit(error.oldest - 1, partition=error.partition)
+        if items and items[0] is raw:
+            items.popleft()
 
     def _revoke(self, partitions: list[int]) -> None:
         gone = set(partitions)
@@ -250,6 +264,9 @@ class Subscription(Attached[dict[str, Any]], Generic[T]):
                 raise StopAsyncIteration
             if self._begun:
                 message: Message[T] | None = self._begun.pop(0)
+            elif feed.items[0]["type"] in CROSSED:
+                await self._cross()
+                continue
             else:
                 message = self._hand_out(feed.items.popleft())
             if message is not None:
@@ -319,7 +336,13 @@ class Subscription(Attached[dict[str, Any]], Generic[T]):
                     await feed.wait_until(until)
                     if not feed.items:
                         break
+                missing = feed.items[0]["type"] in CROSSED
+                if missing and begun:
+                    break  # the program gets these first
                 try:
+                    if missing:
+                        await self._cross()
+                        continue
                     message = self._hand_out(feed.items.popleft())
                 except Exception as error:
                     failure = error  # the messages before it come first
@@ -350,3 +373,25 @@ class Subscription(Attached[dict[str, Any]], Generic[T]):
         last = {message.partition: message.position for message in page.messages}
         for partition, position in last.items():
             await self.commit(position, partition=partition)
+
+
+def _parked(message: Mapping[str, Any]) -> errors.TooOld | errors.MessageTooLarge:
+    """The error that says why a partition stands still."""
+    oldest, partition = message["oldest"], message["partition"]
+    if message["code"] == errors.MessageTooLarge.code:
+        kind: type[errors.TooOld | errors.MessageTooLarge] = errors.MessageTooLarge
+        text = f"the server does not read the message at position {message['position']}"
+        text += f" of partition {partition}, which has {message['size']} bytes"
+    else:
+        kind = errors.TooOld
+        text = f"the messages of partition {partition} before position {oldest} were dropped"
+    text += f": commit position {oldest - 1} of this partition, and iterate again"
+    names = ("partition", "oldest", "position", "size")
+    return kind(text, details={name: message[name] for name in names if name in message})
+
+
+def _skipped(error: errors.TooOld | errors.MessageTooLarge) -> Skipped:
+    position = size = None
+    if isinstance(error, errors.MessageTooLarge):
+        position, size = error.position, error.size
+    return Skipped(error.oldest, error.partition, error.code, position, size)
