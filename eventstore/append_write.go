@@ -18,9 +18,8 @@ import (
 func (w *writer) write(ctx context.Context, b batch) {
 	defer w.on.Release()
 	w.nextNumber()
-	unknown, late := false, 0                               // an attempt may have been committed; number of attempts that took too long
-	lock := pg.LockWait{Bound: w.store.cfg.LockTimeout / 2} // so that the holder is looked at twice
-	var before *pg.HeldError
+	unknown, late := false, 0 // an attempt may have been committed; number of attempts that took too long
+	lock := pg.LockWait{Bound: w.store.cfg.LockTimeout}
 	for failed := 0; ; {
 		if err := lock.Hold(ctx, &w.on); err != nil {
 			w.fail(b, fmt.Errorf("%w: %w", errAbandoned, err))
@@ -55,12 +54,7 @@ func (w *writer) write(ctx context.Context, b batch) {
 		}
 		w.store.cfg.Log.Warn("writing a batch of events failed, retrying", "store", w.store.name, "attempt", failed+1, "error", err)
 		if pg.Code(err) == pg.CodeLockNotAvailable {
-			held := w.freeLock(ctx)
-			if held.Still(before) && !unknown {
-				w.fail(b, fmt.Errorf("append to event store %q: %w", w.store.name, held))
-				return
-			}
-			before = held
+			w.freeLock(ctx)
 		}
 		if err := pg.Backoff(ctx, failed); err != nil {
 			w.fail(b, fmt.Errorf("%w: %w", errAbandoned, err))

@@ -44,7 +44,7 @@ func TestStore_Dumped(t *testing.T) {
 	}
 	defer load.Wait()
 	defer stop()
-	mustExec(t, pool, `CREATE TABLE application (n int)`)
+	mustExec(t, pool, `CREATE TABLE public.application (n int)`)
 	for round, held := range []bool{false, true} {
 		waitFor(t, func() bool { return l.count() > 200*(round+1) })
 		before := l.count()
@@ -54,7 +54,7 @@ func TestStore_Dumped(t *testing.T) {
 			if altering, err = pool.Begin(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := altering.Exec(t.Context(), `ALTER TABLE application ADD m int`); err != nil {
+			if _, err := altering.Exec(t.Context(), `ALTER TABLE public.application ADD m int`); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -52,24 +52,6 @@ func TestAppend_EndsFrozenHolder(t *testing.T) {
 	}
 }
 
-// TestAppend_LockOfAStranger: a session that is none of Tidewire's keeps the store's lock. The caller learns which, and that nothing was stored.
-func TestAppend_LockOfAStranger(t *testing.T) {
-	t.Parallel()
-	db := setup(t)
-	s := open(t, db.Pool, eventstore.Config{LockTimeout: 50 * time.Millisecond})
-	stranger := holdLock(t, db.URL, "a stranger", s)
-	_, err := s.Append(t.Context(), event("Refused"))
-	if held, ok := errors.AsType[*pg.HeldError](err); !ok || held.PID != int(stranger.PgConn().PID()) || errors.Is(err, eventstore.ErrOutcomeUnknown) {
-		t.Errorf("%v, want that session %d holds the lock", err, stranger.PgConn().PID())
-	}
-	if _, err := stranger.Exec(t.Context(), `ROLLBACK`); err != nil {
-		t.Fatal(err)
-	}
-	if first := mustAppend(t, s, event("Stored"))[0]; first != 1 {
-		t.Errorf("stored at %d, want 1", first)
-	}
-}
-
 // tries is a log that counts.
 type tries struct {
 	slog.Handler

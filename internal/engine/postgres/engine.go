@@ -244,7 +244,8 @@ func (e *Engine) Run(ctx context.Context) {
 	}
 }
 
-// writers yields the progress counters that the readiness check watches.
+// writers yields the progress counters that the readiness check watches. Event stores are not among them: a transaction of the application
+// may hold a store's lock for any time.
 func (e *Engine) writers(yield func(*progress)) {
 	if e.ingest != nil {
 		now := e.ingest.Stats()
@@ -264,7 +265,6 @@ func (e *Engine) writers(yield func(*progress)) {
 		yield(&e.queues.open.waiting)
 	}
 	if e.events != nil {
-		yield(&e.events.progress)
 		yield(&e.events.open.waiting)
 	}
 }

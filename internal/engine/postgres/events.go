@@ -24,8 +24,6 @@ type events struct {
 
 	open *registry[*eventstore.Store]
 
-	progress progress // progress of all appends
-
 	history int64        // base of the last history seen; used only by watchHistory
 	lost    atomic.Int64 // number of positions of events that failovers have lost
 }
@@ -112,8 +110,6 @@ func (s *events) Append(
 	for i, e := range events {
 		in[i] = eventstore.Event{Type: e.Type, Tags: e.Tags, Data: e.Data, JSON: e.JSON, ID: e.ID}
 	}
-	s.progress.begin()
-	defer s.progress.end()
 	var at eventstore.Appended
 	err = s.with(ctx, name, func(store *eventstore.Store) (err error) {
 		at, err = appendTo(ctx, store, as, in, condition)
