@@ -128,7 +128,7 @@ func (c *Conn) Evict(code StatusCode, reason string) error {
 	}
 	if c.err == nil {
 		_ = c.conn.SetReadDeadline(c.closeBy)
-		c.linger()
+		c.linger(maxDiscard)
 	}
 	c.shut()
 	return nil
