@@ -1,6 +1,7 @@
 package websocket
 
 import (
+	"cmp"
 	"crypto/tls"
 	"errors"
 	"time"
@@ -67,9 +68,15 @@ func (c *Conn) Close(code StatusCode, reason string) error {
 	c.readMu.Lock() // a running Read ends by closeBy at the latest
 	defer c.readMu.Unlock()
 	c.dec.abandon()
+	left := maxDiscard
 	for c.dec.err == nil {
-		if len(c.dec.decode()) == 0 && c.dec.err == nil {
-			_ = c.fill() // while closing, every error is left in dec.err
+		if len(c.dec.decode()) > 0 || c.dec.err != nil {
+			continue
+		}
+		before := c.Received()
+		_ = c.fill() // while closing, every error is left in dec.err
+		if left -= int(c.Received() - before); left <= 0 && !c.client {
+			c.dec.err = cmp.Or(c.dec.err, errSendsOn)
 		}
 	}
 	c.dec.release()
@@ -91,34 +98,59 @@ func (c *Conn) Close(code StatusCode, reason string) error {
 		if by := time.Now().Add(lingerTime); clean && by.Before(c.closeBy) {
 			_ = c.conn.SetReadDeadline(by) // fails only if closed
 		}
-		c.linger()
+		c.linger(left)
 	}
 	c.shut()
 	return err
 }
 
-// lingerTime is how long a peer that completed the closing handshake has to
-// close its side.
-const lingerTime = time.Second
+const (
+	// lingerTime is how long a peer that completed the closing handshake, or sent too
+	// much instead, has to close its side.
+	lingerTime = time.Second
+	// maxDiscard is about how many bytes of a peer a closing server discards. A peer that
+	// sends more does not care about the Close frame.
+	maxDiscard = 256 << 10
+)
 
-// linger shuts down the sending side and discards what the peer still sends
-// until it closes. Closing a socket with unread bytes would reset the
-// connection, and the peer might never see why it was closed. c.mu is held, and
-// nobody writes.
-func (c *Conn) linger() {
+// errSendsOn ends the wait of a server for a peer's Close frame.
+var errSendsOn = errors.New("websocket: peer sends on instead of closing")
+
+// linger shuts down the sending side and discards up to left bytes of the peer until
+// it closes. Closing a socket with unread bytes would reset the connection, and the
+// peer might never see why it was closed: a peer that sends more gets time to see it,
+// and then the reset. c.mu is held, and nobody writes.
+func (c *Conn) linger(left int) {
 	by := c.closeBy
 	c.mu.Unlock()
-	defer c.mu.Lock()
-	if !c.closeWrite(by) {
+	flood := c.closeWrite(by) && c.discard(left)
+	c.mu.Lock()
+	if !flood {
 		return
 	}
-	x := getBuffer(plainBuffer)
-	for {
-		if _, err := c.socket.Read(x.b); err != nil {
-			break
-		}
+	if soon := time.Now().Add(lingerTime); soon.Before(by) {
+		by = soon
 	}
-	x.put()
+	timer := time.AfterFunc(time.Until(by), c.nudge)
+	defer timer.Stop()
+	for c.err == nil && time.Now().Before(by) {
+		c.moved.Wait()
+	}
+}
+
+// discard reads up to left bytes of the socket, and reports whether the peer may send
+// more.
+func (c *Conn) discard(left int) (more bool) {
+	x := getBuffer(plainBuffer)
+	defer x.put()
+	for left > 0 || c.client {
+		n, err := c.socket.Read(x.b)
+		if err != nil {
+			return false
+		}
+		left -= n
+	}
+	return true
 }
 
 // closeWrite shuts down the sending side: that of TLS, so that the peer knows that nothing was cut off, and that of the

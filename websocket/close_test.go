@@ -215,6 +215,49 @@ func TestClose_peerStays(t *testing.T) {
 	}
 }
 
+// TestClose_flood: little is read from a peer that sends on and on after the
+// server's Close frame. It receives that frame nevertheless.
+func TestClose_flood(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(c *Conn){
+		"unanswered": func(c *Conn) { c.Close(StatusPolicyViolation, "too much") },
+		"answered": func(c *Conn) {
+			c.StartClose(StatusPolicyViolation, "too much")
+			readAll(c)
+			c.Close(StatusPolicyViolation, "too much")
+		},
+		"evicted": func(c *Conn) { c.Evict(StatusPolicyViolation, "too much") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server, socket := rawPair(t, Config{})
+			sent := 0
+			var wg sync.WaitGroup
+			wg.Go(func() {
+				data := frame(true, OpClose, "\x03\xf0")
+				if name != "answered" {
+					data = nil
+				}
+				for flood := bytes.Repeat(frame(true, OpText, strings.Repeat("x", 1000)), 100); ; data = flood {
+					n, err := socket.Write(data)
+					if sent += n; err != nil {
+						return
+					}
+				}
+			})
+			wg.Go(func() { end(server) })
+			got, err := io.ReadAll(socket)
+			if want := AppendClose(nil, StatusPolicyViolation, "too much"); err != nil || !bytes.Equal(got, want) {
+				t.Errorf("peer got %q, %v", got, err)
+			}
+			wg.Wait()
+			if sent > 32<<20 { // the kernels hold less
+				t.Errorf("the peer could send %d bytes", sent)
+			}
+		})
+	}
+}
+
 func TestAbort(t *testing.T) {
 	t.Parallel()
 	server, client := pair(t, Config{}, Config{})
