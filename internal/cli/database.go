@@ -143,6 +143,8 @@ func explainDatabase(err error) error {
 		return nil
 	case errors.As(err, &rights):
 		return exit(ExitDatabase, "%w", err)
+	case errors.Is(err, migrate.ErrTable):
+		return exit(ExitUsage, "%w", err)
 	case errors.Is(err, pg.ErrURL):
 		return exit(ExitUsage, "%w; want postgres://USER:PASSWORD@HOST:PORT/DATABASE", err)
 	case errors.Is(err, pg.ErrLogin):

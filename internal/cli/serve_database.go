@@ -129,6 +129,9 @@ func (c *serveCmd) prepareSchema(p *process, pool *pgxpool.Pool) error {
 		_, err := migrateUp(p, pool, table)
 		return err
 	}
+	if err := checkRights(p, pool, table); err != nil {
+		return err
+	}
 	s, err := migrate.Inspect(p.ctx, pool)
 	if err != nil {
 		return explainDatabase(err)
