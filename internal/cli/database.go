@@ -124,6 +124,8 @@ func (d *database) connect(ctx context.Context, conns int, log *slog.Logger) (*p
 
 func explainEmbedded(err error) error {
 	switch {
+	case errors.Is(err, embedpg.ErrVersion):
+		return exit(ExitUsage, "--pg-version: %w", err)
 	case errors.Is(err, embedpg.ErrInUse), errors.Is(err, embedpg.ErrOtherMajor),
 		errors.Is(err, embedpg.ErrForeignDir), errors.Is(err, embedpg.ErrNotWritable):
 		return exit(ExitDataDir, "%w", err)
