@@ -178,6 +178,9 @@ func (c *dbMigrateCmd) Run(p *process) (err error) {
 		if _, err := migrate.DryRun(p.ctx, pool, table); err != nil {
 			return explainDatabase(err)
 		}
+		if err := warnUnidentified(p, pool); err != nil {
+			return explainDatabase(err)
+		}
 		c.print(p, "would be applied", before.Pending, "would be made", missing)
 	default:
 		made, err := migrateUp(p, pool, table)

@@ -27,6 +27,12 @@ func lookRights(ctx context.Context, s *session, f *findings) error {
 	case err != nil:
 		return err
 	}
+	if sql, err := migrate.IdentitySQL(ctx, s); err != nil {
+		return err
+	} else if sql != "" {
+		f.add(Warning, "a dump that is restored here goes unnoticed, and positions are used again: the role may not read the identifier of the cluster", sql).
+			Advice = "Or run SELECT tidewire.begin_history() after each restore."
+	}
 	if !s.superuser || s.cfg.Private {
 		f.ok("the role %s may do all that Tidewire needs", s.role)
 		return nil

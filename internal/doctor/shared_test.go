@@ -79,6 +79,18 @@ func TestRights_OfTables(t *testing.T) {
 	d.finds(t, "rights", Error, "is not Tidewire's")
 }
 
+// TestRights_Identifier: a role that may not read the cluster's identifier, so that a restored dump is not noticed.
+func TestRights_Identifier(t *testing.T) {
+	t.Parallel()
+	db := template.Open(t)
+	url, role := as(t, db)
+	d := on(t, url, Config{})
+	d.mend(t, db.Pool, d.finds(t, "rights", Error, "lacks rights"))
+	exec(t, db.Pool, "REVOKE EXECUTE ON FUNCTION pg_control_system() FROM PUBLIC") // of this database
+	d.mend(t, db.Pool, d.finds(t, "rights", Warning, "goes unnoticed"))
+	d.finds(t, "rights", OK, role)
+}
+
 func TestSchema(t *testing.T) {
 	t.Parallel()
 	db := template.Open(t)
