@@ -11,34 +11,6 @@ import (
 	"github.com/tidewire/tidewire/internal/pg"
 )
 
-// privilegesSQL counts what a role lacks that works with the schema.
-const privilegesSQL = `
-SELECT current_user::text, current_database()::text,
-	(SELECT count(*) FROM pg_class WHERE relnamespace = n.oid AND relkind IN ('r', 'p')
-		AND NOT (has_table_privilege(oid, 'SELECT') AND has_table_privilege(oid, 'INSERT') AND has_table_privilege(oid, 'UPDATE') AND has_table_privilege(oid, 'DELETE'))),
-	(SELECT count(*) FROM pg_class WHERE relnamespace = n.oid AND relkind = 'S'
-		AND NOT (has_sequence_privilege(oid, 'USAGE') AND has_sequence_privilege(oid, 'UPDATE'))),
-	(SELECT count(*) FROM pg_proc WHERE pronamespace = n.oid AND NOT has_function_privilege(oid, 'EXECUTE'))
-FROM (VALUES (1)) AS one LEFT JOIN pg_namespace n ON n.nspname = 'tidewire'`
-
-// Privileges checks whether the role may use all tables, sequences and functions of the schema. The error is a *RightsError if not.
-func Privileges(ctx context.Context, db DB) error {
-	lacks := &RightsError{}
-	missing := make([]int, 3)
-	if err := db.QueryRow(ctx, privilegesSQL).Scan(&lacks.Role, &lacks.Database, &missing[0], &missing[1], &missing[2]); err != nil {
-		return fmt.Errorf("look at the role's privileges: %w", err)
-	}
-	for i, all := range []string{"ALL ON ALL TABLES", "ALL ON ALL SEQUENCES", "EXECUTE ON ALL FUNCTIONS"} {
-		if missing[i] > 0 {
-			lacks.SQL = append(lacks.SQL, fmt.Sprintf("GRANT %s IN SCHEMA tidewire TO %s;", all, pgx.Identifier{lacks.Role}.Sanitize()))
-		}
-	}
-	if lacks.SQL == nil {
-		return nil
-	}
-	return lacks
-}
-
 // rehearsalSQL is what a server does before it is ready, and each second afterwards, but for the history.
 var rehearsalSQL = []string{
 	`LISTEN ` + pg.StreamChannel,
@@ -49,11 +21,9 @@ var rehearsalSQL = []string{
 }
 
 // Rehearse does in a transaction, which the caller has to roll back, what a server does before it is ready, and returns why a
-// server would not start. If a table is named, it is made and written too. The schema has to be up to date. READ COMMITTED.
+// server would not start. If a table is named, it is made and written too. The schema has to be up to
+// date, and the role needs Rights. READ COMMITTED.
 func Rehearse(ctx context.Context, tx pgx.Tx, table string) error {
-	if err := Privileges(ctx, tx); err != nil {
-		return err
-	}
 	for _, sql := range rehearsalSQL {
 		if _, err := tx.Exec(ctx, sql); err != nil {
 			return fmt.Errorf("a server would not start: %s: %w", strings.Join(strings.Fields(sql)[:2], " "), err)
@@ -80,6 +50,9 @@ func Rehearse(ctx context.Context, tx pgx.Tx, table string) error {
 func DryRun(ctx context.Context, db DB, table string) (Status, error) {
 	all, err := load()
 	if err != nil {
+		return Status{}, err
+	}
+	if err := Rights(ctx, db, table); err != nil {
 		return Status{}, err
 	}
 	current, err := version(ctx, db, all)

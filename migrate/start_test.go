@@ -1,8 +1,6 @@
 package migrate_test
 
 import (
-	"errors"
-	"fmt"
 	"strings"
 	"testing"
 
@@ -43,48 +41,4 @@ func TestDryRun_Start(t *testing.T) {
 	if _, err := migrate.EnterHistory(t.Context(), db.Pool); err == nil {
 		t.Error("a start succeeds: the test shows nothing")
 	}
-}
-
-// TestDryRun_StartRights: it says what the role of a server lacks.
-func TestDryRun_StartRights(t *testing.T) {
-	t.Parallel()
-	db := migrated(t)
-	role := "start_" + db.Pool.Config().ConnConfig.Database
-	for _, sql := range []string{
-		"CREATE ROLE " + role, "GRANT USAGE ON SCHEMA tidewire TO " + role, "GRANT SELECT ON ALL TABLES IN SCHEMA tidewire TO " + role,
-		"REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA tidewire FROM PUBLIC",
-	} {
-		if _, err := db.Pool.Exec(t.Context(), sql); err != nil {
-			t.Fatal(err)
-		}
-	}
-	defer db.Pool.Exec(t.Context(), fmt.Sprintf("DROP OWNED BY %s; DROP ROLE %[1]s", role))
-	conn, err := db.Pool.Acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Release()
-	for _, grant := range []string{"ALL ON ALL TABLES", "ALL ON ALL SEQUENCES", "EXECUTE ON ALL FUNCTIONS"} {
-		if _, err := conn.Exec(t.Context(), "SET ROLE "+role); err != nil {
-			t.Fatal(err)
-		}
-		_, err := migrate.DryRun(t.Context(), conn, "")
-		if lacks, ok := errors.AsType[*migrate.RightsError](err); !ok || !strings.Contains(strings.Join(lacks.SQL, " "), grant) {
-			t.Errorf("without %s: %v", grant, err)
-			continue
-		}
-		if _, err := conn.Exec(t.Context(), "RESET ROLE"); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := conn.Exec(t.Context(), fmt.Sprintf("GRANT %s IN SCHEMA tidewire TO %s", grant, role)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if _, err := conn.Exec(t.Context(), "SET ROLE "+role); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := migrate.DryRun(t.Context(), conn, ""); err != nil {
-		t.Error(err)
-	}
-	conn.Exec(t.Context(), "RESET ROLE")
 }

@@ -80,6 +80,9 @@ func explainSchema(s migrate.Status) error {
 // named. Before that, it checks the rights of the role, and whether a table of
 // another application has that name. It reports whether it created the table.
 func migrateUp(p *process, pool *pgxpool.Pool, table string) (made bool, err error) {
+	if err := checkRights(p, pool, table); err != nil {
+		return false, err
+	}
 	s, err := migrate.Inspect(p.ctx, pool)
 	if err != nil {
 		return false, explainDatabase(err)
@@ -90,9 +93,6 @@ func migrateUp(p *process, pool *pgxpool.Pool, table string) (made bool, err err
 	}
 	if len(s.Pending) == 0 && !missing {
 		return false, explainSchema(s)
-	}
-	if err := checkRights(p, pool, table, missing); err != nil {
-		return false, err
 	}
 	applied, err := migrate.Up(p.ctx, pool)
 	if err != nil {
@@ -107,18 +107,10 @@ func migrateUp(p *process, pool *pgxpool.Pool, table string) (made bool, err err
 	return made, explainDatabase(err)
 }
 
-// checkRights checks that the role may do what migrating needs. It checks the
-// schema public only if the ingest table is to be created there.
-func checkRights(p *process, pool *pgxpool.Pool, table string, makeTable bool) error {
-	public := false
-	if makeTable {
-		t, err := pg.ParseTable(table)
-		if err != nil {
-			return exit(ExitUsage, "%w", err)
-		}
-		public = t.Schema == "public"
-	}
-	return explainDatabase(migrate.Rights(p.ctx, pool, public))
+// checkRights checks that the role may do what migrating and serving need, before anything looks into the schema: without rights,
+// that would fail with one of them, and no way to grant it.
+func checkRights(p *process, pool *pgxpool.Pool, table string) error {
+	return explainDatabase(migrate.Rights(p.ctx, pool, table))
 }
 
 // lacksTable reports whether the ingest table is to be created: one is named, and
@@ -128,17 +120,14 @@ func lacksTable(ctx context.Context, pool *pgxpool.Pool, table string) (bool, er
 		return false, nil
 	}
 	there, err := migrate.HasIngest(ctx, pool, table)
-	if errors.Is(err, migrate.ErrTable) {
-		return false, exit(ExitUsage, "%w", err)
-	}
 	return err == nil && !there, explainDatabase(err)
 }
 
 // dbMigrateCmd migrates the database, for installations that do so before they start servers.
 type dbMigrateCmd struct {
-	Status bool   `help:"Only print the version of the schema and the migrations that are missing."`
-	Table  string `placeholder:"NAME" help:"Also create this ingest table if it does not exist. serve --migrate=false --table NAME needs it."`
-	DryRun bool   `name:"dry-run" help:"Apply the missing migrations and do what a server does at its start, and roll all back, to show whether both would succeed. Give --table as to serve. Writers wait meanwhile."`
+	Status bool    `help:"Only print the version of the schema and the migrations that are missing."`
+	Table  *string `placeholder:"NAME" help:"Also create this ingest table if it does not exist. serve --migrate=false --table NAME needs it. --dry-run creates the table messages, as serve does, unless another is named, or none: --table=''."`
+	DryRun bool    `name:"dry-run" help:"Apply the missing migrations and do what a server does at its start, and roll all back, to show whether both would succeed. Give --table as to serve. Writers wait meanwhile."`
 	databaseFlags
 }
 
@@ -162,6 +151,12 @@ func (c *dbMigrateCmd) Run(p *process) (err error) {
 		return err
 	}
 	defer pool.Close()
+	table := c.table()
+	if !c.Status {
+		if err := checkRights(p, pool, table); err != nil {
+			return err
+		}
+	}
 	before, err := migrate.Inspect(p.ctx, pool)
 	if err != nil {
 		return explainDatabase(err)
@@ -172,7 +167,7 @@ func (c *dbMigrateCmd) Run(p *process) (err error) {
 	if errors.Is(before.Err(), migrate.ErrNewer) { // there is nothing to apply, but the schema cannot be used
 		return explainSchema(before)
 	}
-	missing, err := lacksTable(p.ctx, pool, c.Table)
+	missing, err := lacksTable(p.ctx, pool, table)
 	if err != nil {
 		return err
 	}
@@ -180,12 +175,15 @@ func (c *dbMigrateCmd) Run(p *process) (err error) {
 	case c.Status:
 		c.print(p, "to be applied", before.Pending, "to be made", missing)
 	case c.DryRun:
-		if err := c.dryRun(p, pool, before, missing); err != nil {
-			return err
+		if _, err := migrate.DryRun(p.ctx, pool, table); err != nil {
+			return explainDatabase(err)
+		}
+		if err := warnUnidentified(p, pool); err != nil {
+			return explainDatabase(err)
 		}
 		c.print(p, "would be applied", before.Pending, "would be made", missing)
 	default:
-		made, err := migrateUp(p, pool, c.Table)
+		made, err := migrateUp(p, pool, table)
 		if err != nil {
 			return err
 		}
@@ -194,15 +192,15 @@ func (c *dbMigrateCmd) Run(p *process) (err error) {
 	return nil
 }
 
-// dryRun applies the missing migrations, creates the ingest table and rehearses the start of a server, and rolls all back.
-func (c *dbMigrateCmd) dryRun(p *process, pool *pgxpool.Pool, s migrate.Status, missing bool) error {
-	if len(s.Pending) > 0 || missing {
-		if err := checkRights(p, pool, c.Table, missing); err != nil {
-			return err
-		}
+// table returns the name of the ingest table, or "" for none.
+func (c *dbMigrateCmd) table() string {
+	switch {
+	case c.Table != nil:
+		return *c.Table
+	case c.DryRun:
+		return pg.DefaultTable
 	}
-	_, err := migrate.DryRun(p.ctx, pool, c.Table)
-	return explainDatabase(err)
+	return ""
 }
 
 // print lists the migrations, and the ingest table if there is something to say about it.
@@ -211,7 +209,7 @@ func (c *dbMigrateCmd) print(p *process, applied string, names []string, made st
 		fmt.Fprintf(p.Out, "%s: %s\n", applied, name)
 	}
 	if table {
-		fmt.Fprintf(p.Out, "%s: table %s\n", made, c.Table)
+		fmt.Fprintf(p.Out, "%s: table %s\n", made, c.table())
 	}
 	if len(names) == 0 && !table {
 		fmt.Fprintln(p.Out, "nothing to apply")

@@ -124,6 +124,8 @@ func (d *database) connect(ctx context.Context, conns int, log *slog.Logger) (*p
 
 func explainEmbedded(err error) error {
 	switch {
+	case errors.Is(err, embedpg.ErrVersion):
+		return exit(ExitUsage, "--pg-version: %w", err)
 	case errors.Is(err, embedpg.ErrInUse), errors.Is(err, embedpg.ErrOtherMajor),
 		errors.Is(err, embedpg.ErrForeignDir), errors.Is(err, embedpg.ErrNotWritable):
 		return exit(ExitDataDir, "%w", err)
@@ -143,6 +145,8 @@ func explainDatabase(err error) error {
 		return nil
 	case errors.As(err, &rights):
 		return exit(ExitDatabase, "%w", err)
+	case errors.Is(err, migrate.ErrTable):
+		return exit(ExitUsage, "%w", err)
 	case errors.Is(err, pg.ErrURL):
 		return exit(ExitUsage, "%w; want postgres://USER:PASSWORD@HOST:PORT/DATABASE", err)
 	case errors.Is(err, pg.ErrLogin):
@@ -153,6 +157,8 @@ func explainDatabase(err error) error {
 		return exit(ExitDatabase, "%w; without --database-url, tidewire runs a private one", err)
 	case errors.Is(err, migrate.ErrForeignTable), pg.Code(err) == migrate.CodeForeignTable:
 		return exit(ExitDatabase, "%w: ingested messages need a separate table; give another name with --table, and the server creates it", err)
+	case pg.Code(err) == "42P05", pg.Code(err) == "26000": // a prepared statement of another connection, or one that is not in this session
+		return exit(ExitDatabase, "%w: a pooler seems to lend the sessions of PostgreSQL for a transaction at a time (in PgBouncer: pool_mode = transaction); name PostgreSQL itself with --database-url, or a pool with pool_mode = session", err)
 	case pg.Code(err) == "42501":
 		return exit(ExitDatabase, "%w: the role lacks a right; tidewire db migrate --dry-run says which, with the SQL that gives it", err)
 	}

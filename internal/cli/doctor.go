@@ -16,7 +16,8 @@ import (
 const serveConnections = 24 + 4 + 2
 
 type doctorCmd struct {
-	JSON bool `name:"json" help:"Print one JSON object."`
+	JSON  bool   `name:"json" help:"Print one JSON object."`
+	Table string `default:"messages" placeholder:"NAME" help:"Table that /ws/ingest fills, as for serve. Empty: no server serves /ws/ingest."`
 	databaseFlags
 }
 
@@ -39,7 +40,7 @@ func (c *doctorCmd) Run(p *process) (err error) {
 	database := pool.Config()
 	pool.Close() // it has shown that the server is reachable; doctor must not count its connection
 	_, given := c.given(p)
-	cfg := doctor.Config{Connections: serveConnections, Private: !given}
+	cfg := doctor.Config{Connections: serveConnections, Private: !given, Table: c.Table}
 	if !given {
 		cfg.Disk = diskOf(c.DataDir)
 	}

@@ -58,6 +58,7 @@ func TestExitCodes(t *testing.T) {
 		{"message above the memory", []string{"serve", "--only", "echo", "--port", "0", "--max-message", "10GB", "--max-memory", "4GiB"}, nil, cli.ExitUsage, "--max-message is 10737418240 bytes: want at most 528482304,"},
 		{"message above its share", []string{"serve", "--only", "echo", "--port", "0", "--max-message", "6291457", "--max-memory", "64MiB"}, nil, cli.ExitUsage, "want at most 6291456, a quarter of the 25165824 bytes"},
 		{"bad table", []string{"serve", "--table", "Messages"}, nil, cli.ExitUsage, "lower-case"},
+		{"old version of the private PostgreSQL", []string{"db", "start", "--pg-version", "13", "--data-dir", filepath.Join(foreign, "none")}, nil, cli.ExitUsage, "--pg-version"},
 		{"bad port", []string{"serve", "--port", "70000"}, nil, cli.ExitUsage, "65535"},
 		{"bad batch", []string{"serve", "--port", "0", "--mode", "bulk", "--batch", "100000", "--database-url", db.URL}, nil, cli.ExitUsage, "65534"},
 		{"recreate of everything", []string{"serve", "--recreate"}, nil, cli.ExitUsage, "--only ingest"},

@@ -118,7 +118,8 @@ func TestDB_Migrate(t *testing.T) {
 		{[]string{"--status"}, "to be applied: 0001_"},
 		{nil, "applied: 0001_"},
 		{nil, "nothing to apply"},
-		{[]string{"--dry-run"}, "nothing to apply"},
+		{[]string{"--dry-run"}, "would be made: table messages\n"},
+		{[]string{"--dry-run", "--table="}, "nothing to apply"},
 		{[]string{"--status", "--table", "inbox"}, "to be made: table inbox\n"},
 		{[]string{"--dry-run", "--table", "inbox"}, "would be made: table inbox\n"},
 		{[]string{"--table", "inbox"}, "made: table inbox\n"},
@@ -198,6 +199,60 @@ func TestServe_LeastRights(t *testing.T) {
 	request(t, "POST", p.addr, "/v1/streams/s", "")
 	w := wireDial(t, p.addr)
 	w.ask(`{"type":"publish","stream":"s","payload":"x","id":1}`)
+	if code := p.stop(t); code != cli.ExitOK {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+// TestServe_RightsWithNothingPending: what the role lacks in a restored database ends serve, with and without --migrate, the dry run
+// and doctor, all with the same SQL.
+func TestServe_RightsWithNothingPending(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Open(t)
+	as, role := appRole(t, db)
+	database := pgx.Identifier{strings.TrimPrefix(pathOf(t, db.URL), "/")}.Sanitize()
+	execSQL(t, db, "CREATE SCHEMA tidewire AUTHORIZATION "+role)
+	execSQL(t, db, "GRANT CREATE ON SCHEMA public TO "+role)
+	if code, _, text := run(t, nil, "db", "migrate", "--table", "messages", "--database-url", as); code != cli.ExitOK {
+		t.Fatal(text)
+	}
+	execSQL(t, db, "REVOKE ALL ON DATABASE "+database+" FROM PUBLIC")
+	execSQL(t, db, "ALTER SCHEMA tidewire OWNER TO CURRENT_USER")
+	execSQL(t, db, "REVOKE INSERT ON tidewire.shared_message FROM "+role)
+	execSQL(t, db, "ALTER TABLE public.messages OWNER TO CURRENT_USER")
+	sql := []string{
+		"GRANT TEMPORARY ON DATABASE " + database + " TO " + role + ";", "GRANT USAGE, CREATE ON SCHEMA tidewire TO " + role + ";",
+		"GRANT ALL ON ALL TABLES IN SCHEMA tidewire TO " + role + ";", `ALTER TABLE "public"."messages" OWNER TO ` + role + ";",
+	}
+	for want, commands := range map[int][]string{
+		cli.ExitDatabase: {"serve --port 0", "serve --port 0 --migrate=false", "db migrate", "db migrate --dry-run"},
+		cli.ExitErrors:   {"doctor"},
+	} {
+		for _, command := range commands {
+			args := append(strings.Fields(command), "--database-url", as)
+			code, out, text := run(t, nil, args...)
+			for _, grant := range sql[:3] {
+				if code != want || !strings.Contains(out+text, grant+"\n") {
+					t.Errorf("%s: exit code %d, %s%s, want %d and %s", command, code, out, text, want, grant)
+				}
+			}
+			if command != "db migrate" && !strings.Contains(out+text, sql[3]+"\n") { // db migrate makes and needs no ingest table
+				t.Errorf("%s: %s%s, want %s", command, out, text, sql[3])
+			}
+		}
+	}
+	for _, args := range [][]string{{"doctor", "--table", ""}, {"db", "migrate", "--dry-run", "--table", ""}} {
+		if _, out, text := run(t, nil, append(args, "--database-url", as)...); !strings.Contains(out+text, sql[0]) || strings.Contains(out+text, "messages") && args[0] == "db" {
+			t.Errorf("%v: %s%s", args, out, text)
+		}
+	}
+	for _, grant := range sql {
+		execSQL(t, db, grant)
+	}
+	if code, _, text := run(t, nil, "db", "migrate", "--dry-run", "--database-url", as); code != cli.ExitOK {
+		t.Errorf("exit code %d, %s", code, text)
+	}
+	p := serve(t, "--database-url", as)
 	if code := p.stop(t); code != cli.ExitOK {
 		t.Errorf("exit code %d", code)
 	}

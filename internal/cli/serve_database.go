@@ -90,6 +90,9 @@ func (c *serveCmd) prepareDatabase(p *process, pool *pgxpool.Pool) error {
 	if err := c.prepareSchema(p, pool); err != nil {
 		return err
 	}
+	if err := enterHistory(p, pool); err != nil {
+		return explainDatabase(err)
+	}
 	if c.Recreate {
 		if err := ingestlog.Recreate(p.ctx, pool, c.Table); err != nil {
 			return explainDatabase(err)
@@ -97,6 +100,31 @@ func (c *serveCmd) prepareDatabase(p *process, pool *pgxpool.Pool) error {
 		p.log.Warn("table was dropped and created again, because of --recreate", "table", c.Table)
 	}
 	return nil
+}
+
+// enterHistory enters the current history of positions, and logs whether a new one begins, and whether a restored dump would go unnoticed.
+func enterHistory(p *process, pool *pgxpool.Pool) error {
+	if err := warnUnidentified(p, pool); err != nil {
+		return err
+	}
+	known, err := migrate.KnownHistory(p.ctx, pool)
+	if err != nil {
+		return err
+	}
+	base, err := migrate.EnterHistory(p.ctx, pool)
+	if err == nil && base > known {
+		p.log.Info("a new history of positions has begun: a dump was restored into another cluster, a standby was promoted, or begin_history was called", "base", base)
+	}
+	return err
+}
+
+// warnUnidentified logs if a restored dump would go unnoticed.
+func warnUnidentified(p *process, pool *pgxpool.Pool) error {
+	sql, err := migrate.IdentitySQL(p.ctx, pool)
+	if sql != "" {
+		p.log.Warn("a dump that is restored here goes unnoticed, and positions are used again: grant the right, or run SELECT tidewire.begin_history() after a restore", "sql", sql)
+	}
+	return err
 }
 
 // openEngine opens the engine for the served endpoints.
@@ -127,6 +155,9 @@ func (c *serveCmd) prepareSchema(p *process, pool *pgxpool.Pool) error {
 	}
 	if c.Migrate {
 		_, err := migrateUp(p, pool, table)
+		return err
+	}
+	if err := checkRights(p, pool, table); err != nil {
 		return err
 	}
 	s, err := migrate.Inspect(p.ctx, pool)

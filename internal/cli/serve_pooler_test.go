@@ -101,3 +101,19 @@ func TestServe_Pooler(t *testing.T) {
 		}
 	})
 }
+
+// TestCommands_Pooler: a command that fails because another has prepared its statement in the session names the pooler.
+func TestCommands_Pooler(t *testing.T) {
+	t.Parallel()
+	url := pgbouncer(t, migrated(t), "pool_mode = transaction\ndefault_pool_size = 1")
+	code, text := cli.ExitOK, ""
+	for range 2 {
+		code, _, text = run(t, nil, "db", "migrate", "--status", "--database-url", url)
+	}
+	switch {
+	case code == cli.ExitOK:
+		t.Skip("this PgBouncer keeps the prepared statements of its clients apart")
+	case code != cli.ExitDatabase || !strings.Contains(text, "pool_mode = session"):
+		t.Errorf("exit code %d, %q", code, text)
+	}
+}

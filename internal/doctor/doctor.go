@@ -89,6 +89,8 @@ type Config struct {
 	Private bool
 	// Disk is the disk to check. Defaults to nil: none.
 	Disk *Disk
+	// Table is the ingest table of the servers. Defaults to "": none serves ingest.
+	Table string
 	// Now is this machine's clock. Defaults to time.Now.
 	Now func() time.Time
 	// Timeout bounds each check. Defaults to 5 s.

@@ -92,7 +92,7 @@ func (c Config) validate() error {
 		return fmt.Errorf("embedpg: Binaries %q is none of %s, %s, %s", c.Binaries, Auto, System, Fetch)
 	}
 	if c.Version != 0 && c.Version < minMajor {
-		return fmt.Errorf("embedpg: Version %d is older than %d", c.Version, minMajor)
+		return fmt.Errorf("%w: Version is %d, want %d or newer", ErrVersion, c.Version, minMajor)
 	}
 	for name, dir := range map[string]string{"DataDir": c.DataDir, "CacheDir": c.CacheDir} {
 		if dir == "" {

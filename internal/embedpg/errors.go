@@ -6,6 +6,8 @@ import "errors"
 var (
 	// ErrInUse means that another process owns the data directory.
 	ErrInUse = errors.New("data directory is in use")
+	// ErrVersion means that Tidewire does not work with the version that was asked for.
+	ErrVersion = errors.New("version of PostgreSQL is too old")
 	// ErrOtherMajor means that the data directory needs a major version of
 	// PostgreSQL that differs from the requested one, or is not available.
 	ErrOtherMajor = errors.New("data directory has another major version of PostgreSQL")
