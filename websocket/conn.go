@@ -46,6 +46,7 @@ type Conn struct {
 	// ends.
 	readMu     sync.Mutex
 	dec        decoder
+	lent       bool                  // the caller may use messages that Read returned
 	onReadable func(fd uintptr) bool // tryRead, bound once
 	readN      int                   // bytes that tryRead read
 	readErr    error

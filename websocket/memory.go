@@ -91,11 +91,12 @@ const (
 	evictHead = 64 << 10
 )
 
-// Evict ends a connection to free its memory, and releases the buffers at once:
-// queued messages and an incomplete message are dropped, and Read fails. It sends a
-// Close frame, and the peer has a second to read it; but if a large write is stuck
-// at the socket, the connection is aborted. The error is ErrClosed if the connection
-// was closed before.
+// Evict ends a connection to free its memory: queued messages and an incomplete message
+// are dropped at once, and Read fails. Messages that Read has returned stay valid, and
+// are reported to Config.Memory, until the next Read: whoever handles them must end
+// soon. Evict sends a Close frame, and the peer has a second to read it; but if a large
+// write is stuck at the socket, the connection is aborted. The error is ErrClosed if the
+// connection was closed before.
 func (c *Conn) Evict(code StatusCode, reason string) error {
 	c.mu.Lock()
 	if !c.closeBy.IsZero() || c.err == ErrClosed {
@@ -115,11 +116,12 @@ func (c *Conn) Evict(code StatusCode, reason string) error {
 	c.mu.Unlock()
 
 	c.readMu.Lock()
-	defer c.readMu.Unlock()
-	c.dec.abandon() // messages that Read returned may be in use
-	c.dec.release()
 	c.dec.err = cmp.Or(c.dec.err, error(ErrClosed))
-	c.tellAssembly()
+	if !c.lent {
+		c.dec.release()
+		c.tellAssembly()
+	}
+	c.readMu.Unlock() // the next Read must not wait for the peer
 
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -183,52 +183,82 @@ func TestMemory_lanes(t *testing.T) {
 	}
 }
 
-// TestEvict_assembly: the buffer of an incomplete message is released before
+// TestEvict_assembly: Read releases the buffer of an incomplete message before
 // the peer does anything.
 func TestEvict_assembly(t *testing.T) {
 	t.Parallel()
-	for _, reading := range []bool{true, false} {
-		l := &ledger{t: t}
-		server, socket := rawPair(t, Config{Memory: l, CloseTimeout: time.Hour})
-		message := frame(true, OpBinary, strings.Repeat("x", 600<<10))
-		if _, err := socket.Write(join(frame(true, OpText, "whole"), message[:500<<10])); err != nil {
-			t.Fatal(err)
-		}
-		ended := make(chan error, 1)
-		if reading {
-			go func() {
-				_, err := readAll(server)
-				ended <- err
-			}()
-			until(t, "the part is counted", func() bool { return l.assembly.Load() >= 500<<10 })
-		} else if msgs, err := server.Read(); err != nil || len(msgs) != 1 {
-			t.Fatal(len(msgs), err)
-		} else {
-			defer func() {
-				if string(msgs[0].Payload) != "whole" {
-					t.Errorf("a payload in use became %q", msgs[0].Payload)
-				}
-			}()
-		}
-		evicted := make(chan error, 1)
-		go func() { evicted <- server.Evict(StatusTryAgainLater, "short of memory") }()
-		until(t, "nothing is counted", func() bool { return l.assembly.Load() == 0 })
-		got, err := io.ReadAll(socket)
-		if want := AppendClose(nil, StatusTryAgainLater, "short of memory"); !bytes.Equal(got, want) {
-			t.Errorf("peer got %q, %v", got, err)
-		}
-		socket.Close()
-		if err := <-evicted; err != nil {
-			t.Error(err)
-		}
-		if !reading {
-			_, err := server.Read()
-			ended <- err
-		}
-		if err := <-ended; !errors.Is(err, ErrClosed) {
-			t.Errorf("Read: %v", err)
-		}
+	l := &ledger{t: t}
+	server, socket := rawPair(t, Config{Memory: l, CloseTimeout: time.Hour})
+	if _, err := socket.Write(frame(true, OpBinary, strings.Repeat("x", 600<<10))[:500<<10]); err != nil {
+		t.Fatal(err)
 	}
+	ended := make(chan error, 1)
+	go func() {
+		_, err := readAll(server)
+		ended <- err
+	}()
+	until(t, "the part is counted", func() bool { return l.assembly.Load() >= 500<<10 })
+	evicted := make(chan error, 1)
+	go func() { evicted <- server.Evict(StatusTryAgainLater, "short of memory") }()
+	until(t, "nothing is counted", func() bool { return l.assembly.Load() == 0 })
+	wantEvicted(t, socket)
+	if err := <-evicted; err != nil {
+		t.Error(err)
+	}
+	if err := <-ended; !errors.Is(err, ErrClosed) {
+		t.Errorf("Read: %v", err)
+	}
+}
+
+// TestEvict_whileHandled: messages that Read has returned are in use, and are
+// counted, until the next Read. It does not wait for the peer.
+func TestEvict_whileHandled(t *testing.T) {
+	t.Parallel()
+	for name, compression := range map[string]*Compression{"plain": nil, "compressed": {}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := &ledger{t: t}
+			server, client := pair(t, Config{Memory: l, CloseTimeout: time.Hour, Compression: compression}, Config{Compression: compression})
+			want := strings.Repeat("x", 600<<10)
+			send(t, client, OpText, want)
+			msgs, err := server.Read()
+			if err != nil || len(msgs) != 1 {
+				t.Fatal(len(msgs), err)
+			}
+			evicted := make(chan error, 1)
+			go func() { evicted <- server.Evict(StatusTryAgainLater, "short of memory") }()
+			_, err = client.Read()
+			wantClose(t, err, StatusTryAgainLater, "short of memory")
+			if n := l.assembly.Load(); n < 600<<10 {
+				t.Errorf("%d bytes counted, with a message of %d in use", n, len(want))
+			}
+			if string(msgs[0].Payload) != want {
+				t.Error("a payload in use was changed")
+			}
+			if _, err := server.Read(); !errors.Is(err, ErrClosed) {
+				t.Errorf("Read: %v", err)
+			}
+			if n := l.assembly.Load(); n != 0 {
+				t.Errorf("%d bytes counted after Read", n)
+			}
+			select {
+			case err := <-evicted:
+				t.Errorf("Read waited for the peer: %v", err)
+			default:
+			}
+			client.Abort()
+			<-evicted
+		})
+	}
+}
+
+func wantEvicted(t *testing.T, socket socketOf) {
+	t.Helper()
+	got, err := io.ReadAll(socket)
+	if want := AppendClose(nil, StatusTryAgainLater, "short of memory"); !bytes.Equal(got, want) {
+		t.Errorf("peer got %q, %v", got, err)
+	}
+	socket.Close()
 }
 
 // TestEvict: queued messages are dropped at once, Read ends soon, and a peer

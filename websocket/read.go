@@ -31,6 +31,7 @@ const plainBuffer = 4 << 10
 func (c *Conn) Read() ([]Message, error) {
 	c.readMu.Lock()
 	defer c.readMu.Unlock()
+	c.lent = false
 	for {
 		msgs := c.dec.decode()
 		if c.dec.unpack != nil {
@@ -38,6 +39,7 @@ func (c *Conn) Read() ([]Message, error) {
 		}
 		if len(msgs) > 0 {
 			c.traffic.in.Add(int64(len(msgs)))
+			c.lent = true
 			return msgs, nil
 		}
 		if c.dec.err != nil {

@@ -56,12 +56,17 @@ type ingestion struct {
 	conn   *connection
 	source engine.Source
 	acks   *acks // nil if not asked for
+	work   context.Context
 
 	mu             sync.Mutex // guards the fields below
 	stopped, until time.Time  // when the server began to stop, and until when it reads
 }
 
 func (in *ingestion) run() {
+	work, stop := context.WithCancel(in.server.work)
+	defer stop()
+	in.work = work
+	in.conn.whenEvicted(stop) // what waits for the store is memory
 	in.conn.whenStopped(in.stopReading)
 	err := in.conn.try(in.read)
 	var closed *websocket.CloseError
@@ -69,6 +74,10 @@ func (in *ingestion) run() {
 	switch {
 	case in.conn.broken.Load():
 		in.conn.Close(websocket.StatusInternalError, "")
+	case in.conn.evicted.Load(): // evict sends the Close frame
+		for err = nil; err == nil; { // gives the buffer back
+			_, err = in.conn.Read()
+		}
 	case errors.As(err, &closed), errors.Is(err, os.ErrDeadlineExceeded):
 		in.finish(err)
 	case errors.As(err, &store):
@@ -107,7 +116,7 @@ func (in *ingestion) read() error {
 			payloads = append(payloads, m.Payload)
 		}
 		began := time.Now()
-		if err := in.source.Submit(in.server.work, payloads); err != nil {
+		if err := in.source.Submit(in.work, payloads); err != nil {
 			return &storeError{err}
 		}
 		in.server.ingested.Add(uint64(len(payloads)))
@@ -153,7 +162,7 @@ func (in *ingestion) waited(began time.Time) {
 
 // finish waits until all messages are committed, tells the peer, and closes. Reading has ended with readErr; a graver reason may come while it waits.
 func (in *ingestion) finish(readErr error) {
-	if err := in.source.Wait(in.server.work); err != nil {
+	if err := in.source.Wait(in.work); err != nil {
 		in.conn.Close(websocket.StatusInternalError, notStored(err))
 		return
 	}
