@@ -75,6 +75,9 @@ func (in *ingestion) run() {
 	case in.conn.broken.Load():
 		in.conn.Close(websocket.StatusInternalError, "")
 	case in.conn.evicted.Load(): // evict sends the Close frame
+		for err = nil; err == nil; { // gives the buffer back
+			_, err = in.conn.Read()
+		}
 	case errors.As(err, &closed), errors.Is(err, os.ErrDeadlineExceeded):
 		in.finish(err)
 	case errors.As(err, &store):
