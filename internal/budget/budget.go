@@ -33,7 +33,8 @@
 // holders are evicted when a Reserve has waited for [Patience], or when the limit
 // is reached. The greediest holder of the greediest group is evicted first. The greed of a holder is the product of
 // bytes held and time since it released something, and that of a group is the sum. Its pending Reserves fail with
-// [ErrEvicted]; its owner ends the connection or request, which calls Close.
+// [ErrEvicted]; its owner ends the connection or request, which calls Close. Nobody within the fair share is evicted as long as what evicted holders
+// still hold is enough.
 //
 // A nil *Budget opens a nil *Holder, and a nil *Holder counts and bounds nothing.
 // All methods are safe for concurrent use.

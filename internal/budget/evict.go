@@ -33,8 +33,19 @@ type candidates struct {
 	greed   float64
 }
 
-// candidates returns the groups of which a holder may be evicted: those above their fair share come first, since they are enough to make room, and
-// among these the greediest. b.mu is held.
+// rank orders groups before greed does: those above their fair share come first, since they are enough to make room, and those that hold next to
+// nothing last, since they make none.
+func (c *candidates) rank(share int64) int {
+	switch {
+	case c.held > share:
+		return 0
+	case c.held > smallest:
+		return 1
+	}
+	return 2
+}
+
+// candidates returns the groups of which a holder may be evicted, by rank, and the greediest of each rank first. b.mu is held.
 func (b *Budget) candidates(share int64) []*candidates {
 	now := time.Now()
 	of := make(map[*group]*candidates)
@@ -55,13 +66,7 @@ func (b *Budget) candidates(share int64) []*candidates {
 		c.members, c.held, c.greed = append(c.members, m), c.held+held, c.greed+m.greed
 	}
 	slices.SortFunc(order, func(x, y *candidates) int {
-		if above := x.held > share; above != (y.held > share) {
-			if above {
-				return -1
-			}
-			return 1
-		}
-		return cmp.Compare(y.greed, x.greed)
+		return cmp.Or(cmp.Compare(x.rank(share), y.rank(share)), cmp.Compare(y.greed, x.greed))
 	})
 	for _, c := range order {
 		slices.SortFunc(c.members, func(x, y candidate) int { return cmp.Compare(y.greed, x.greed) })
@@ -72,28 +77,30 @@ func (b *Budget) candidates(share int64) []*candidates {
 // choose selects holders to evict so that need more bytes fit below bound, and
 // marks them. Bytes that evicted holders still hold count as free: they will be
 // released soon. w is the waiter to be served, or nil. The first victim is the
-// greediest of the greediest group. Further holders are evicted only of groups above their fair share, and only if they
-// have released nothing for Patience, or if bound is the limit. b.mu is held.
+// greediest of the greediest group, unless w and the next waiter fit once those bytes are released. All others are evicted only of groups above
+// their fair share, and only if they have released nothing for Patience, or if bound is the limit.
+// Below the limit nobody is evicted of a group that holds next to nothing. b.mu is held.
 func (b *Budget) choose(need, bound int64, w *waiter) victims {
 	left := b.held.Load() - b.evicting.Load()
 	if left <= bound-need {
 		return nil
 	}
 	share := max(b.fairShare(), smallest)
+	enough := w != nil && left <= bound-max(w.n, b.queue[0].n)
 	var found victims
 	for _, c := range b.candidates(share) {
 		for _, m := range c.members {
 			if left <= bound-need {
 				return found
 			}
-			if len(found) > 0 && c.held <= share {
+			if enough && c.held <= share || bound < b.limit && c.held <= smallest {
 				break
 			}
-			if len(found) > 0 && bound < b.limit && m.idle < Patience {
+			if enough && bound < b.limit && m.idle < Patience {
 				continue
 			}
 			n := m.total.Load()
-			left, c.held = left-n, c.held-n
+			left, c.held, enough = left-n, c.held-n, true
 			found = append(found, b.markEvicted(m.Holder)...)
 			if w != nil && m.Holder == w.h {
 				return found

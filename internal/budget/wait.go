@@ -190,6 +190,18 @@ func (b *Budget) fail(h *Holder, err error) {
 	}
 }
 
+// giveUp evicts the holder of an overdue waiter that wants more than its share and does not fit, although nobody else is to be evicted: the
+// others hold next to nothing. b.mu is held.
+func (b *Budget) giveUp(now time.Time, waiters ...*waiter) victims {
+	left := b.held.Load() - b.evicting.Load()
+	for _, w := range waiters {
+		if !w.within && now.Sub(w.since) >= Patience && left > b.mark-w.n {
+			return b.markEvicted(w.h)
+		}
+	}
+	return nil
+}
+
 // overdue runs every tick while there are waiters. It evicts holders to make room for
 // the waiters that have waited for Patience.
 func (b *Budget) overdue() {
@@ -211,7 +223,9 @@ func (b *Budget) overdue() {
 	case first.h.total.Load()+first.n > b.mark: // its own bytes are too many: no other eviction helps
 		found = b.markEvicted(first.h)
 	default:
-		found = b.choose(min(need, b.mark), b.mark, first)
+		if found = b.choose(min(need, b.mark), b.mark, first); len(found) == 0 {
+			found = b.giveUp(now, first, b.queue[0])
+		}
 	}
 	found = append(found, b.settle()...)
 	if len(b.queue) > 0 {
