@@ -3,9 +3,7 @@ package gateway
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"math"
 	"mime"
 	"net/http"
@@ -103,6 +101,7 @@ type call struct {
 	// request.
 	evicting sync.Mutex
 	ended    bool
+	reading  bool // its body
 	route    route
 	caller   *auth.Caller                // nil in open mode
 	also     func(*auth.Caller) *problem // why the caller may not have it, beyond what the route needs; nil if nothing is needed
@@ -263,63 +262,6 @@ func (c *call) served(is bool) bool {
 		c.refuse(codeNotServed)
 	}
 	return is
-}
-
-// read returns the body, or false if it has refused the call.
-func (c *call) read() ([]byte, bool) {
-	most := int64(c.api.server.cfg.MaxMessage)
-	if n := c.r.ContentLength; n >= 0 && n < most {
-		most = n
-	}
-	if !c.reserve(budget.Body, 2*most) { // the bytes and their decoded form
-		return nil, false
-	}
-	end := c.boundRead()
-	if c.r.ContentLength > int64(c.api.server.cfg.MaxMessage) { // refused at once, before the client sends it
-		end(false)
-		c.refuseFor(tooLarge(c.api.server.cfg.MaxMessage))
-		return nil, false
-	}
-	body, err := io.ReadAll(http.MaxBytesReader(c.w, c.r.Body, int64(c.api.server.cfg.MaxMessage)))
-	end(err == nil)
-	if c.r.ContentLength < 0 { // else it is counted already
-		c.count.Owe(time.Now(), len(body))
-	}
-	var large *http.MaxBytesError
-	switch {
-	case errors.As(err, &large):
-		c.refuseFor(tooLarge(c.api.server.cfg.MaxMessage))
-	case err != nil && c.api.polls.Err() != nil:
-		c.refuse(codeStopping)
-	case err != nil: // the client has gone, most likely
-		c.refuseFor(errShortBody)
-	}
-	return body, err == nil && c.stillAuthorized()
-}
-
-// boundRead sets a deadline for the body: BodyTimeout, or DrainTimeout after
-// the server begins to stop. The function that it returns removes the deadline if the
-// body has arrived. If not, nothing more of it is read: package http would wait for the
-// rest of a small body before it sends the answer.
-func (c *call) boundRead() (end func(arrived bool)) {
-	deadline := http.NewResponseController(c.w)
-	deadline.SetReadDeadline(time.Now().Add(c.api.server.cfg.BodyTimeout)) // an error means that the connection has no deadlines
-	hurried := make(chan struct{})
-	stop := context.AfterFunc(c.api.polls, func() {
-		deadline.SetReadDeadline(time.Now().Add(c.api.server.cfg.DrainTimeout))
-		close(hurried)
-	})
-	return func(arrived bool) {
-		if !stop() {
-			<-hurried // otherwise its deadline might be set after the next line
-		}
-		if arrived {
-			deadline.SetReadDeadline(time.Time{})
-			return
-		}
-		c.w.Header().Set("Connection", "close")
-		deadline.SetReadDeadline(time.Now())
-	}
 }
 
 // readJSON reads the body, an object, into c.body, or refuses the call. An

@@ -46,6 +46,9 @@ func (c *call) evict() {
 	c.evicted.Store(true)
 	c.cancel()
 	http.NewResponseController(c.w).SetWriteDeadline(time.Now()) // it may be sending its answer
+	if c.reading {
+		http.NewResponseController(c.w).SetReadDeadline(time.Now())
+	}
 }
 
 // end ensures that evict does not touch the connection any more, since the next
