@@ -121,6 +121,14 @@ type Subscription interface {
 	Close()
 }
 
+// TrySubscription is a Subscription that can wait without reading, so that its caller can make room for a page first.
+type TrySubscription interface {
+	// Wait waits until there may be messages, or an error, for TryNext.
+	Wait(ctx context.Context) error
+	// TryNext is Next, but it returns no messages where Next would wait for some.
+	TryNext(ctx context.Context, most int) ([]Message, error)
+}
+
 // StreamOptions are the options of a new stream.
 type StreamOptions struct {
 	Keyed      bool `json:"keyed"`

@@ -106,6 +106,7 @@ type call struct {
 	caller   *auth.Caller                // nil in open mode
 	also     func(*auth.Caller) *problem // why the caller may not have it, beyond what the route needs; nil if nothing is needed
 	count    *limits.Request
+	encoding int64 // bytes of its memory that are for the answer
 	// body is the client's request, if it was read.
 	body request
 }

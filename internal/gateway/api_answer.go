@@ -20,7 +20,7 @@ const (
 	answerTimeout = 60 * time.Second
 	answerChunk   = 16 << 10
 	// pageReserve is how many bytes a request reserves before it reads a page
-	// of unknown size.
+	// of unknown size, or waits for one.
 	pageReserve = 256 << 10
 )
 
@@ -68,9 +68,14 @@ func (c *call) overloaded() {
 	writeError(c.w, refusal(codeOverloaded))
 }
 
-// readPage reads a page of a store, and counts it in the memory budget.
+// answerReserve is how many bytes are reserved for a page that is read at once, and for what is made of it: stores return up to 1 MiB. A small
+// budget has room for some of them.
+func (a *api) answerReserve() int64 { return min(2<<20, a.server.cfg.Budget.Limit()/16) }
+
+// readPage reads a page of a store, and counts it in the memory budget, with the answer that is made of it.
 func readPage[T any](c *call, read func() ([]T, error), bytes func(*T) int) ([]T, error) {
-	if err := c.memory.Reserve(c.ctx, budget.Page, pageReserve); err != nil {
+	reserved := c.api.answerReserve()
+	if err := c.memory.Reserve(c.ctx, budget.Page, reserved); err != nil {
 		return nil, err
 	}
 	page, err := query(c.ctx, c, read)
@@ -78,13 +83,15 @@ func readPage[T any](c *call, read func() ([]T, error), bytes func(*T) int) ([]T
 	for i := range page {
 		held += bytes(&page[i])
 	}
-	c.memory.Take(budget.Page, int64(held)-pageReserve)
+	c.memory.Take(budget.Page, 2*int64(held)-reserved) // Take and Release ignore values below 1
+	c.memory.Release(budget.Page, reserved-2*int64(held))
+	c.encoding = int64(held)
 	return page, err
 }
 
 // write sends an answer as fast as the client reads it.
 func (c *call) write(text []byte) {
-	c.memory.Take(budget.Body, int64(len(text)))
+	c.memory.Take(budget.Body, int64(len(text))-c.encoding)
 	deadline := http.NewResponseController(c.w)
 	stopping := c.api.polls
 	end := context.AfterFunc(stopping, func() {

@@ -34,6 +34,8 @@ type eventSource struct {
 	w wire.Writer // one message
 	// out are the bytes to be sent.
 	out []byte
+	// expected is how many bytes of memory the next page is expected to take, with its encoding.
+	expected int64
 }
 
 // followStream sends the messages of a stream, those that are stored and then those to come.
@@ -48,6 +50,9 @@ func (c *call) followStream() {
 	}
 	c.follow("message", func(ctx context.Context) (feed, error) {
 		source, err := store.Subscribe(ctx, c.stream(), from)
+		if try, is := source.(engine.TrySubscription); is {
+			return tryBodyFeed{bodyFeed{source}, try}, err
+		}
 		return bodyFeed{source}, err
 	})
 }
@@ -106,15 +111,33 @@ type bodyFeed struct{ engine.Subscription }
 
 func (f bodyFeed) next(ctx context.Context, most int) (page, error) {
 	messages, err := f.Next(ctx, most)
-	p := page{size: len(messages), position: func(n int) int64 { return messages[n].Position }, write: func(w *wire.Writer, n int) {
-		w.Open()
-		writeBody(w, &messages[n])
-		w.Close()
-	}}
-	for i := range messages {
-		p.bytes += messageBytes(&messages[i])
+	return f.page(messages), err
+}
+
+func (bodyFeed) page(messages []engine.Message) page {
+	p := page{
+		size: len(messages), position: func(n int) int64 { return messages[n].Position }, length: func(n int) int { return messageBytes(&messages[n]) },
+		write: func(w *wire.Writer, n int) {
+			w.Open()
+			writeBody(w, &messages[n])
+			w.Close()
+		},
 	}
-	return p, err
+	for i := range messages {
+		p.bytes += p.length(i)
+	}
+	return p
+}
+
+// tryBodyFeed is a bodyFeed of a subscription that can wait without reading.
+type tryBodyFeed struct {
+	bodyFeed
+	engine.TrySubscription
+}
+
+func (f tryBodyFeed) tryNext(ctx context.Context, most int) (page, error) {
+	messages, err := f.TryNext(ctx, most)
+	return f.page(messages), err
 }
 
 // eventBodyFeed is the feed of a follower of events.
@@ -122,9 +145,12 @@ type eventBodyFeed struct{ engine.EventSubscription }
 
 func (f eventBodyFeed) next(ctx context.Context, most int) (page, error) {
 	events, err := f.Next(ctx, most)
-	p := page{size: len(events), position: func(n int) int64 { return events[n].Position }, write: func(w *wire.Writer, n int) { writeEvent(w, &events[n]) }}
+	p := page{
+		size: len(events), position: func(n int) int64 { return events[n].Position }, length: func(n int) int { return eventBytes(&events[n]) },
+		write: func(w *wire.Writer, n int) { writeEvent(w, &events[n]) },
+	}
 	for i := range events {
-		p.bytes += eventBytes(&events[i])
+		p.bytes += p.length(i)
 	}
 	return p, err
 }
@@ -143,16 +169,16 @@ func (c *call) follow(name string, open func(context.Context) (feed, error)) {
 	}
 	defer source.Close()
 	at := source.Position()
-	first, err := c.firstPage(ctx, source)
+	s := &eventSource{c: c, expected: c.api.answerReserve()}
+	first, err := s.firstPage(ctx, source)
 	if err != nil {
 		c.fail(err, codeUnavailable)
 		return
 	}
-	s := &eventSource{c: c}
 	s.serve(at, func() error {
 		if p := first; p.size > 0 {
 			first = page{}
-			return s.page(name, p)
+			return s.page(ctx, name, p)
 		}
 		return s.turn(ctx, name, source)
 	})
@@ -160,17 +186,60 @@ func (c *call) follow(name string, open func(context.Context) (feed, error)) {
 
 // firstPage returns what a feed has soon. A position that does not exist any more shows only when it is read, and a browser
 // comes back after an event with an error, but not after a status.
-func (c *call) firstPage(ctx context.Context, source feed) (page, error) {
+func (s *eventSource) firstPage(ctx context.Context, source feed) (page, error) {
 	wait, cancel := context.WithTimeout(ctx, followFirst)
 	defer cancel()
-	if err := c.admit(wait); err != nil {
-		return page{}, err
-	}
-	p, err := source.next(wait, followPage)
+	p, err := s.next(wait, source)
 	if wait.Err() != nil { // nothing yet, or the server stops, which is said later
 		err = nil
 	}
 	return p, err
+}
+
+// tryFeed is a feed that can wait without reading: then a follower that waits for messages reserves no memory for them.
+type tryFeed interface {
+	Wait(ctx context.Context) error
+	// tryNext returns an empty page in place of waiting.
+	tryNext(ctx context.Context, most int) (page, error)
+}
+
+// next waits for a page, and reserves memory before it reads one. The page and its encoding are counted: see release.
+func (s *eventSource) next(ctx context.Context, source feed) (page, error) {
+	from, waits := source.(tryFeed)
+	if !waits {
+		if err := s.c.admit(ctx); err != nil {
+			return page{}, err
+		}
+		p, err := source.next(ctx, followPage)
+		s.c.memory.Take(budget.Page, followed(&p))
+		return p, err
+	}
+	for {
+		if err := from.Wait(ctx); err != nil {
+			return page{}, err
+		}
+		if err := s.c.memory.Reserve(ctx, budget.Page, s.expected); err != nil {
+			return page{}, err
+		}
+		p, err := from.tryNext(ctx, followPage)
+		held := followed(&p)
+		s.c.memory.Take(budget.Page, held-s.expected) // Take and Release ignore values below 1
+		s.c.memory.Release(budget.Page, s.expected-held)
+		if p.size > 0 {
+			s.expected = max(held, admission)
+		}
+		if err != nil || p.size > 0 {
+			return p, err
+		}
+	}
+}
+
+// followed is how much memory a page takes while it is sent to a follower: each message is encoded alone, or some small ones together.
+func followed(p *page) int64 {
+	if p.size == 0 {
+		return 0
+	}
+	return int64(p.bytes + p.bytes/p.size + 2*answerChunk)
 }
 
 // errOver is the error of a follower whose caller may not have it any more.
@@ -182,17 +251,14 @@ func (e errOver) Error() string { return e.why.message() }
 func (s *eventSource) turn(ctx context.Context, name string, source feed) error {
 	wait, cancel := context.WithTimeout(ctx, followBeat)
 	defer cancel()
-	err := s.c.admit(ctx)
-	var p page
-	if err == nil {
-		p, err = source.next(wait, followPage)
-	}
+	p, err := s.next(wait, source)
 	if why := s.c.lapsed(); why != nil {
+		s.c.memory.Release(budget.Page, followed(&p))
 		return errOver{why}
 	}
 	switch {
 	case err == nil:
-		return s.page(name, p)
+		return s.page(ctx, name, p)
 	case ctx.Err() == nil && wait.Err() != nil:
 		s.out = append(s.out, ":\n\n"...)
 		return s.send()
@@ -200,28 +266,36 @@ func (s *eventSource) turn(ctx context.Context, name string, source feed) error 
 	return err
 }
 
-// page sends the messages of a page. Each is encoded into what is sent: a client that does not read keeps that, and the page, for long.
-func (s *eventSource) page(name string, p page) error {
-	held := int64(p.bytes)
-	s.c.memory.Take(budget.Page, held)
-	defer func() { s.c.memory.Release(budget.Page, held) }()
+// page sends the messages of a page, and releases it. Each is encoded into what is sent: a client that does not read keeps that, and the page, for long.
+func (s *eventSource) page(ctx context.Context, name string, p page) error {
+	memory, held := s.c.memory, followed(&p)
+	defer func() { memory.Release(budget.Page, held) }()
+	room := p.bytes/p.size + 2*answerChunk // of held, for the encoding
 	for i := range p.size {
+		if more := len(s.out) + p.length(i) - room; more > 0 { // a message that is larger than the others
+			if err := memory.Reserve(ctx, budget.Page, int64(more)); err != nil {
+				return err
+			}
+			held, room = held+int64(more), room+more
+		}
+		if s.c.evicted.Load() {
+			return budget.ErrEvicted
+		}
 		s.out = append(append(append(s.out, "event: "...), name...), "\nid: "...)
 		s.out = append(strconv.AppendInt(s.out, p.position(i), 10), dataField...)
-		start, w := len(s.out), wire.Writer{Buf: slices.Grow(s.out, p.bytes/p.size)}
+		start, w := len(s.out), wire.Writer{Buf: slices.Grow(s.out, p.length(i))}
 		p.write(&w, i)
 		s.out = endData(w.Buf, start)
+		if more := cap(s.out) - room; more > 0 { // its encoding is larger than the message
+			memory.Take(budget.Page, int64(more))
+			held, room = held+int64(more), room+more
+		}
 		if len(s.out) < answerChunk && i < p.size-1 {
 			continue
 		}
-		more := int64(cap(s.out))
-		held += more
-		s.c.memory.Take(budget.Page, more)
 		if err := s.send(); err != nil {
 			return err
 		}
-		held -= more
-		s.c.memory.Release(budget.Page, more)
 		if cap(s.out) > 2*answerChunk {
 			s.out = nil
 		}
@@ -277,7 +351,7 @@ func (s *eventSource) end(err error) {
 	with := explained(err, codeUnavailable)
 	var over errOver
 	switch {
-	case s.c.evicted.Load():
+	case s.c.evicted.Load() || errors.Is(err, budget.ErrEvicted) || errors.Is(err, budget.ErrTooLarge):
 		with = refusal(codeOverloaded)
 	case s.c.api.polls.Err() != nil:
 		with = refusal(codeStopping)
@@ -293,7 +367,7 @@ func (s *eventSource) end(err error) {
 	s.w.Buf = s.w.Buf[:0]
 	with.Type = "error"
 	with.write(&s.w)
-	s.out = append(s.out[:0], "event: error"...)
+	s.out = []byte("event: error") // what was not sent is released
 	s.data()
 	http.NewResponseController(s.c.w).SetWriteDeadline(time.Now().Add(s.c.api.server.cfg.DrainTimeout))
 	s.c.w.Write(s.out)

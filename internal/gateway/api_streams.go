@@ -237,6 +237,10 @@ func (c *call) readStream() {
 	for i := range page {
 		bytes += messageBytes(&page[i])
 	}
+	if c.evicted.Load() {
+		c.overloaded()
+		return
+	}
 	w := wire.Writer{Buf: make([]byte, 0, bytes)} // a buffer that grows leaves several times as much garbage
 	w.Open()
 	w.Name("messages")

@@ -48,6 +48,8 @@ type page struct {
 	write writeNth // encodes one of them
 	// position returns the position of one of them; nil if nobody asks.
 	position func(n int) int64
+	// length returns the approximate size in memory of one of them; nil if nobody asks.
+	length func(n int) int
 	// passed is the position up to which a filter has dropped everything after these messages, 0 if there is none.
 	passed int64
 }

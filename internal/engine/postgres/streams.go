@@ -274,6 +274,15 @@ func (s subscription) Next(ctx context.Context, most int) ([]engine.Message, err
 	return engineMessages(page), engineError(err)
 }
 
+// Wait implements engine.TrySubscription.
+func (s subscription) Wait(ctx context.Context) error { return engineError(s.Subscription.Wait(ctx)) }
+
+// TryNext implements engine.TrySubscription.
+func (s subscription) TryNext(ctx context.Context, most int) ([]engine.Message, error) {
+	page, err := s.Subscription.TryNext(ctx, most)
+	return engineMessages(page), engineError(err)
+}
+
 func engineMessages(page []stream.Message) []engine.Message {
 	out := make([]engine.Message, len(page))
 	for i := range page {
