@@ -28,6 +28,12 @@ func TestServe_SlowReadersAreBounded(t *testing.T) {
 		memory, size, messages, clients int
 		open                            func(ctx context.Context, addr string)
 	}{
+		"follow of 1 MB": {128, 1_040_000, 60, 1000, func(ctx context.Context, addr string) {
+			unreadRequest(ctx, addr, "GET /v1/streams/big/follow?after=0 HTTP/1.1")
+		}},
+		"pages of 1 MB": {128, 1_040_000, 60, 1000, func(ctx context.Context, addr string) {
+			unreadRequest(ctx, addr, "GET /v1/streams/big/messages?limit=1000 HTTP/1.1")
+		}},
 		"follow": {256, 400_000, 60, 500, func(ctx context.Context, addr string) {
 			unreadRequest(ctx, addr, "GET /v1/streams/big/follow?after=0 HTTP/1.1")
 		}},
@@ -59,7 +65,7 @@ func TestServe_SlowReadersAreBounded(t *testing.T) {
 			enqueuer.Start()
 			for range door.messages {
 				payload := []byte(strings.Repeat("x", door.size))
-				if door.memory == 128 {
+				if door.size == 500_000 {
 					_, err = enqueuer.Enqueue(t.Context(), queue.Message{Payload: payload})
 				} else {
 					_, err = appender.Append(t.Context(), stream.Message{Payload: payload})
@@ -98,6 +104,7 @@ func unreadRequest(ctx context.Context, addr, line string) {
 		return
 	}
 	defer c.Close()
+	defer context.AfterFunc(ctx, func() { c.Close() })()
 	c.(*net.TCPConn).SetReadBuffer(4096)
 	fmt.Fprintf(c, "%s\r\nHost: localhost\r\n\r\n", line)
 	bufio.NewReaderSize(c, 16).Peek(1)
