@@ -2,7 +2,6 @@ package gateway_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -85,48 +84,6 @@ func TestBudget_CountsRequestsThatWait(t *testing.T) {
 		}
 	}
 	waitFor(t, func() bool { return account.Stats().ByKind[budget.Ingest] == 0 }, "what is answered is still counted")
-}
-
-// fullIngest accepts nothing until the context ends and the test releases it.
-type fullIngest struct {
-	engine.Source
-	waiting, ended, let chan struct{}
-}
-
-func (f *fullIngest) Submit(ctx context.Context, payloads [][]byte) error {
-	if len(payloads) == 0 {
-		return nil
-	}
-	close(f.waiting)
-	<-ctx.Done()
-	close(f.ended)
-	<-f.let
-	return ctx.Err()
-}
-
-// TestBudget_EvictedIngest: the messages of an evicted connection stop waiting for
-// the store, and are counted until then.
-func TestBudget_EvictedIngest(t *testing.T) {
-	t.Parallel()
-	const size = 600 << 10
-	full := &fullIngest{waiting: make(chan struct{}), ended: make(chan struct{}), let: make(chan struct{})}
-	account := budget.New(1 << 20)
-	_, addr := serve(t, gateway.Config{
-		Engine: engine.Engine{Ingest: func(func(uint64)) engine.Source { return full }}, Budget: account, MaxMessage: size,
-	})
-	c := dial(t, "ws://"+addr+"/ws/ingest")
-	send(t, c, strings.Repeat("x", size))
-	<-full.waiting
-	_, err := c.Read() // it holds more than the limit
-	if closed, ok := errors.AsType[*websocket.CloseError](err); !ok || closed.Code != websocket.StatusTryAgainLater {
-		t.Errorf("read: %v", err)
-	}
-	<-full.ended
-	if n := account.Stats().ByKind[budget.Assembly]; n < size {
-		t.Errorf("%d bytes are counted, with a message of %d in use", n, size)
-	}
-	close(full.let)
-	waitFor(t, func() bool { return account.Stats().Held == 0 }, "what nobody holds is still counted")
 }
 
 // TestBudget_CountsWhatIsFollowed: subscriptions and consumptions are counted
