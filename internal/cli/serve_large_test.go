@@ -2,6 +2,7 @@ package cli_test
 
 import (
 	"bufio"
+	"bytes"
 	"fmt"
 	"net/http"
 	"strings"
@@ -78,6 +79,7 @@ func TestServe_LargeMessage(t *testing.T) {
 	}
 	defer c.Abort()
 	c.SetReadDeadline(time.Now().Add(time.Minute))
+	var unread []websocket.Message // one read may have the messages of several steps
 	for _, step := range []struct{ ask, want string }{
 		{`{"type":"subscribe","stream":"orders","after":0,"id":1}`, `"position":1,`},
 		{"", `"type":"error","subscription":"orders","code":"message_too_large"`},
@@ -92,13 +94,17 @@ func TestServe_LargeMessage(t *testing.T) {
 			say(c, "%s", step.ask)
 		}
 		for found := false; !found; {
-			messages, err := c.Read()
-			for _, m := range messages {
-				found = found || strings.Contains(string(m.Payload), step.want)
+			if len(unread) == 0 {
+				messages, err := c.Read()
+				if err != nil {
+					t.Fatalf("no %s: %v", step.want, err)
+				}
+				for _, m := range messages { // valid until the next Read
+					unread = append(unread, websocket.Message{Payload: bytes.Clone(m.Payload)})
+				}
 			}
-			if err != nil {
-				t.Fatalf("no %s: %v", step.want, err)
-			}
+			found = strings.Contains(string(unread[0].Payload), step.want)
+			unread = unread[1:]
 		}
 	}
 	for text := ""; !strings.Contains(text, `"reason":"message_too_large: 3145728 bytes"`); {
