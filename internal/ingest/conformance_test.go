@@ -76,7 +76,7 @@ func TestIngester_TableOfAnotherName(t *testing.T) {
 	if _, err := migrate.Up(t.Context(), pool); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := pool.Exec(t.Context(), `CREATE TABLE messages (mine text); CREATE SCHEMA app`); err != nil {
+	if _, err := pool.Exec(t.Context(), `CREATE TABLE public.messages (mine text); CREATE SCHEMA app`); err != nil {
 		t.Fatal(err)
 	}
 	for _, mode := range ingest.Modes() {
@@ -106,7 +106,7 @@ func TestIngester_TableOfAnotherName(t *testing.T) {
 // content returns how often each payload is stored, by its text.
 func content(t *testing.T, pool *pgxpool.Pool) map[string]int {
 	t.Helper()
-	rows, err := pool.Query(t.Context(), `SELECT payload FROM messages`)
+	rows, err := pool.Query(t.Context(), `SELECT payload FROM public.messages`)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -283,7 +283,7 @@ func TestConformance_DefiniteErrorReachesItsSource(t *testing.T) {
 	eachMode(t, func(t *testing.T, mode ingest.Mode) {
 		pool := open(t, pgtest.Open(t).URL)
 		in, _ := start(t, pool, ingest.Config{Mode: mode, Flush: 5 * time.Millisecond})
-		if _, err := pool.Exec(t.Context(), `ALTER TABLE messages ADD CONSTRAINT broken CHECK (payload <> 'bad')`); err != nil {
+		if _, err := pool.Exec(t.Context(), `ALTER TABLE public.messages ADD CONSTRAINT broken CHECK (payload <> 'bad')`); err != nil {
 			t.Fatal(err)
 		}
 		var told watermark
@@ -323,7 +323,7 @@ func TestConformance_FullWaitsAndObeysContext(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := lock.Exec(t.Context(), `LOCK TABLE messages IN ACCESS EXCLUSIVE MODE`); err != nil {
+		if _, err := lock.Exec(t.Context(), `LOCK TABLE public.messages IN ACCESS EXCLUSIVE MODE`); err != nil {
 			t.Fatal(err)
 		}
 		const limit = 1 << 20
@@ -371,7 +371,7 @@ func TestAbandon_EndsWhatCannotBeWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer lock.Rollback(context.Background())
-	if _, err := lock.Exec(t.Context(), `LOCK TABLE messages IN ACCESS EXCLUSIVE MODE`); err != nil {
+	if _, err := lock.Exec(t.Context(), `LOCK TABLE public.messages IN ACCESS EXCLUSIVE MODE`); err != nil {
 		t.Fatal(err)
 	}
 	in, stop := start(t, pool, ingest.Config{})
