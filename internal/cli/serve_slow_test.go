@@ -28,10 +28,10 @@ func TestServe_SlowReadersAreBounded(t *testing.T) {
 		memory, size, messages, clients int
 		open                            func(ctx context.Context, addr string)
 	}{
-		"follow of 1 MB": {128, 1_040_000, 60, 1000, func(ctx context.Context, addr string) {
+		"follow of 1 MB": {256, 1_040_000, 60, 1000, func(ctx context.Context, addr string) {
 			unreadRequest(ctx, addr, "GET /v1/streams/big/follow?after=0 HTTP/1.1")
 		}},
-		"pages of 1 MB": {128, 1_040_000, 60, 1000, func(ctx context.Context, addr string) {
+		"pages of 1 MB": {256, 1_040_000, 60, 1000, func(ctx context.Context, addr string) {
 			unreadRequest(ctx, addr, "GET /v1/streams/big/messages?limit=1000 HTTP/1.1")
 		}},
 		"follow": {256, 400_000, 60, 500, func(ctx context.Context, addr string) {
