@@ -94,7 +94,7 @@ test("the overview says when PostgreSQL is away, and when the server is", async 
   });
   await page.goto(`${base}/console/`);
   await page.getByText("PostgreSQL does not answer this server.").waitFor();
-  await page.unroute("**/v1/overview*");
+  await page.unrouteAll({ behavior: "wait" });
   await page.getByText("PostgreSQL does not answer this server.").waitFor({ state: "detached" });
   await page.context().setOffline(true);
   await page.getByText("No answer from the server. Trying again.").waitFor();
