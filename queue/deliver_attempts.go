@@ -16,8 +16,8 @@ import (
 // that kills its consumers becomes a dead letter.
 
 // mostUnbegun is how often a message is delivered without an attempt. From then on a
-// delivery is an attempt: otherwise a message that kills each client before that says
-// what it begins would be delivered forever.
+// delivery is an attempt: otherwise a message that kills each client before it sends begin
+// would be delivered forever.
 const mostUnbegun = 100
 
 // Begin says that a program begins to process the message: from now on the delivery is an attempt. Consumers with

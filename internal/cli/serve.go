@@ -322,7 +322,7 @@ func (c *serveCmd) storing(p *process) bool {
 	return true
 }
 
-// run serves until the process is told to stop.
+// run serves until the process is to stop.
 func (c *serveCmd) run(p *process, s serve.Config) error {
 	ctx, cancel := context.WithCancel(p.ctx)
 	defer cancel()
