@@ -14,7 +14,7 @@ import (
 	"github.com/tidewire/tidewire/migrate"
 )
 
-var migrated = pgtest.NewTemplate(func(ctx context.Context, pool *pgxpool.Pool) error {
+var migrated = pgtest.NewTemplate("migrated", func(ctx context.Context, pool *pgxpool.Pool) error {
 	_, err := migrate.Up(ctx, pool)
 	return err
 })

@@ -21,7 +21,7 @@ import (
 	"github.com/tidewire/tidewire/stream"
 )
 
-var migrated = pgtest.NewTemplate(func(ctx context.Context, pool *pgxpool.Pool) error {
+var migrated = pgtest.NewTemplate("stream", func(ctx context.Context, pool *pgxpool.Pool) error {
 	_, err := migrate.Up(ctx, pool)
 	if err == nil {
 		_, err = migrate.Ingest(ctx, pool, "messages")

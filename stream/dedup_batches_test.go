@@ -13,7 +13,7 @@ import (
 	"github.com/tidewire/tidewire/migrate"
 )
 
-var template = pgtest.NewTemplate(func(ctx context.Context, pool *pgxpool.Pool) error {
+var template = pgtest.NewTemplate("stream", func(ctx context.Context, pool *pgxpool.Pool) error {
 	_, err := migrate.Up(ctx, pool)
 	if err == nil {
 		_, err = migrate.Ingest(ctx, pool, pg.DefaultTable)

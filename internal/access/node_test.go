@@ -34,7 +34,7 @@ const patience = time.Minute
 
 var (
 	secret   = []byte("a secret of at least 32 bytes, for tests")
-	migrated = pgtest.NewTemplate(func(ctx context.Context, pool *pgxpool.Pool) error {
+	migrated = pgtest.NewTemplate("access", func(ctx context.Context, pool *pgxpool.Pool) error {
 		if _, err := migrate.Up(ctx, pool); err != nil {
 			return err
 		}

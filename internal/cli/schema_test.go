@@ -25,7 +25,7 @@ func migrated(t testing.TB) pgtest.DB {
 	return upToDate.Open(t)
 }
 
-var upToDate = pgtest.NewTemplate(func(ctx context.Context, pool *pgxpool.Pool) error {
+var upToDate = pgtest.NewTemplate("migrated", func(ctx context.Context, pool *pgxpool.Pool) error {
 	_, err := migrate.Up(ctx, pool)
 	return err
 })

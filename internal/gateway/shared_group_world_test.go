@@ -24,7 +24,7 @@ import (
 // groupLease is the lease of members in tests.
 const groupLease = 4 * time.Second
 
-var migrated = pgtest.NewTemplate(func(ctx context.Context, pool *pgxpool.Pool) error {
+var migrated = pgtest.NewTemplate("migrated", func(ctx context.Context, pool *pgxpool.Pool) error {
 	_, err := migrate.Up(ctx, pool)
 	return err
 })

@@ -14,7 +14,7 @@ import (
 
 func TestMain(m *testing.M) { pgtest.Main(m) }
 
-var migrated = pgtest.NewTemplate(func(ctx context.Context, pool *pgxpool.Pool) error {
+var migrated = pgtest.NewTemplate("ingestlog", func(ctx context.Context, pool *pgxpool.Pool) error {
 	_, err := migrate.Up(ctx, pool)
 	if err == nil {
 		_, err = migrate.Ingest(ctx, pool, pg.DefaultTable)

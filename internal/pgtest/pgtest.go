@@ -1,5 +1,6 @@
-// Package pgtest gives tests a real PostgreSQL: one private server per test
-// process, started when first asked for, and in it a fresh database per test.
+// Package pgtest gives tests a real PostgreSQL, and in it a fresh database per test. The
+// server is that of the test run, which TIDEWIRE_TEST_SERVER names (see the program run in
+// this folder), or else one of the test process, started when first asked for.
 //
 // TIDEWIRE_TEST_PG chooses which PostgreSQL: empty for the machine's newest or
 // else a fetched one, "15" for that major version, installed or else fetched,
@@ -37,19 +38,40 @@ type DB struct {
 	Pool *pgxpool.Pool
 }
 
-// shared is the process's server; databases counts the databases made in it.
+// ServerVariable names the environment variable with the URL of the server of a test run.
+const ServerVariable = "TIDEWIRE_TEST_SERVER"
+
+// own is the process's server, if the test run has none; databases counts the databases made.
 var (
-	shared    = newOnce(startShared)
+	own       = newOnce(startShared)
 	databases atomic.Int64
 )
 
-// Main runs the tests, stops the shared server, fails on leaked goroutines,
+// shared returns the URL of the server of the test run, or of the process's own.
+func shared() (string, error) {
+	if url := os.Getenv(ServerVariable); url != "" {
+		return url, nil
+	}
+	srv, err := own.get()
+	if err != nil {
+		return "", err
+	}
+	return srv.URL(), nil
+}
+
+// begun tells the databases of this process from those of others, also of one that had the same number.
+var begun = strconv.FormatInt(time.Now().UnixNano(), 36)
+
+// newName returns a name that no other database of the server has.
+func newName(kind string) string { return fmt.Sprintf("%s_%s_%d", kind, begun, databases.Add(1)) }
+
+// Main runs the tests, stops the process's server, fails on leaked goroutines,
 // and exits. It shortens the second for which programs that the tests start, built
 // with the race detector, wait for races when they exit. m is a *testing.M, or calls one.
 func Main(m interface{ Run() int }) {
 	os.Setenv("GORACE", "atexit_sleep_ms=20 "+os.Getenv("GORACE"))
 	code := m.Run()
-	if err := shared.stop(); err != nil {
+	if err := own.stop(); err != nil {
 		fmt.Fprintln(os.Stderr, "pgtest: stop PostgreSQL:", err)
 		code = max(code, 1)
 	}
@@ -65,15 +87,16 @@ func Main(m interface{ Run() int }) {
 // Examples sets DATABASE_URL to an empty database while the tests run, for the programs in a package's documentation.
 // Call it before Main.
 func Examples() {
-	srv, err := shared.get()
+	name := newName("examples")
+	srv, err := shared()
 	if err == nil {
-		err = admin(srv, "CREATE DATABASE examples TEMPLATE template0")
+		err = admin(srv, "CREATE DATABASE "+name+" TEMPLATE template0")
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "pgtest: a database for the examples:", err)
 		os.Exit(1)
 	}
-	os.Setenv("DATABASE_URL", urlOf(srv, "examples"))
+	os.Setenv("DATABASE_URL", urlOf(srv, name))
 }
 
 // SideBySide sets the number of parallel tests per processor, unless -parallel is given.
@@ -99,27 +122,54 @@ func Open(t testing.TB) DB {
 // database. Safe for concurrent use.
 type Template struct{ name func() (string, error) }
 
-// NewTemplate returns a Template of an empty database that prepare has filled. prepare
-// is called when the first database is opened.
-func NewTemplate(prepare func(context.Context, *pgxpool.Pool) error) *Template {
+// NewTemplate returns a Template of an empty database that prepare has filled. prepare is
+// called when the first database is opened. Processes that share a server share the
+// Templates of one name, so prepare has to be the same in all of them.
+func NewTemplate(name string, prepare func(context.Context, *pgxpool.Pool) error) *Template {
 	return &Template{sync.OnceValues(func() (string, error) {
-		srv, err := shared.get()
-		if err != nil {
-			return "", err
-		}
-		name := fmt.Sprintf("template_%d", databases.Add(1))
-		if err := admin(srv, "CREATE DATABASE "+name+" TEMPLATE template0"); err != nil {
-			return "", err
-		}
 		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 		defer cancel()
-		pool, err := pgxpool.New(ctx, urlOf(srv, name))
-		if err != nil {
-			return "", err
-		}
-		defer pool.Close() // a template must not have connections when it is copied
-		return name, prepare(ctx, pool)
+		return makeTemplate(ctx, "template_"+name, prepare)
 	})}
+}
+
+// makeTemplate makes a template unless the server has it.
+func makeTemplate(ctx context.Context, name string, prepare func(context.Context, *pgxpool.Pool) error) (string, error) {
+	srv, err := shared()
+	if err != nil {
+		return "", err
+	}
+	conn, err := pgx.Connect(ctx, srv)
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close(ctx) // which releases the lock
+	if _, err := conn.Exec(ctx, "SELECT pg_advisory_lock(hashtext($1))", name); err != nil {
+		return "", err
+	}
+	var made bool
+	if err := conn.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_database WHERE datname = $1)", name).Scan(&made); err != nil || made {
+		return name, err
+	}
+	unfinished := newName("unfinished")
+	if _, err := conn.Exec(ctx, "CREATE DATABASE "+unfinished+" TEMPLATE template0"); err != nil {
+		return "", err
+	}
+	if err := fill(ctx, urlOf(srv, unfinished), prepare); err != nil {
+		return "", err
+	}
+	_, err = conn.Exec(ctx, "ALTER DATABASE "+unfinished+" RENAME TO "+name)
+	return name, err
+}
+
+// fill calls prepare with a pool that is closed afterwards: a template must not have connections when it is copied.
+func fill(ctx context.Context, url string, prepare func(context.Context, *pgxpool.Pool) error) error {
+	pool, err := pgxpool.New(ctx, url)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	return prepare(ctx, pool)
 }
 
 // Open is the function Open with a copy of the Template's database.
@@ -134,11 +184,11 @@ func (p *Template) Open(t testing.TB) DB {
 
 func openFrom(t testing.TB, template string) DB {
 	t.Helper()
-	srv, err := shared.get()
+	srv, err := shared()
 	if err != nil {
 		t.Fatalf("pgtest: %v", err)
 	}
-	name := fmt.Sprintf("test_%d", databases.Add(1))
+	name := newName("test")
 	if err := admin(srv, "CREATE DATABASE "+name+" TEMPLATE "+template); err != nil {
 		t.Fatalf("pgtest: %v", err)
 	}
@@ -157,8 +207,9 @@ func openFrom(t testing.TB, template string) DB {
 	return db
 }
 
-func urlOf(srv *embedpg.Server, database string) string {
-	return strings.Replace(srv.URL(), ":///tidewire?", ":///"+database+"?", 1)
+// urlOf returns the URL of another database of a server.
+func urlOf(srv, database string) string {
+	return strings.Replace(srv, ":///tidewire?", ":///"+database+"?", 1)
 }
 
 // Start starts a separate server, for a test that kills or restarts PostgreSQL.
@@ -196,10 +247,10 @@ func startFor(t testing.TB, cfg embedpg.Config, start func(embedpg.Config, strin
 
 // admin runs a statement that must not run in a transaction, on a new connection:
 // a pool would leave goroutines behind.
-func admin(srv *embedpg.Server, sql string) error {
+func admin(srv, sql string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
-	conn, err := pgx.Connect(ctx, srv.URL())
+	conn, err := pgx.Connect(ctx, srv)
 	if err != nil {
 		return err
 	}

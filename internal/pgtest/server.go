@@ -48,12 +48,21 @@ func (o *once) stop() error {
 	return o.inst.stop()
 }
 
-// startShared starts the shared server without fsync: its tests kill processes and
-// not the machine, so they cannot notice that. Many tests run at the same time, each
-// with a pool.
+// Serve starts a server for the processes of a test run, and calls run with its URL.
+func Serve(run func(url string) error) error {
+	inst, err := startShared()
+	if err != nil {
+		return err
+	}
+	return errors.Join(run(inst.server.URL()), inst.stop())
+}
+
+// startShared starts a server without fsync: its tests kill processes and
+// not the machine, so they cannot notice that. Many tests of several processes run at the
+// same time, each with a pool.
 func startShared() (*instance, error) {
 	cfg := config()
-	cfg.Settings = map[string]string{"fsync": "off", "max_connections": "300", "max_wal_size": "256MB"}
+	cfg.Settings = map[string]string{"fsync": "off", "max_connections": "600", "max_wal_size": "256MB"}
 	return start(cfg, MemoryDir())
 }
 
