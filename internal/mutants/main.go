@@ -1,0 +1,213 @@
+// Mutants measures what the tests catch. It puts single faults into a package, each in a
+// copy that the compiler reads instead of the file, runs the tests of that package and then
+// of those that import it, and prints whether a test failed.
+//
+// The faults are made from the code as it is (see faults), so that nothing has to be
+// maintained when code moves, and chosen by a seed: the same seed chooses the same faults
+// as long as their functions do not change.
+//
+//	go run ./internal/mutants -pkg ./stream -seed 7
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+func main() {
+	pkg := flag.String("pkg", "", "package to put faults into, such as ./stream")
+	seed := flag.Uint64("seed", 1, "chooses the faults")
+	count := flag.Int("n", 10, "number of faults")
+	only := flag.String("only", "", "run only the fault with this id")
+	list := flag.Bool("list", false, "print the faults, run nothing")
+	alone := flag.Bool("alone", false, "run the tests of the package only, not of those that import it")
+	timeout := flag.Duration("timeout", 5*time.Minute, "longest run of one package's tests; one that takes longer has caught the fault")
+	flag.Parse()
+	p, err := load(*pkg)
+	if err == nil && *alone {
+		p.importers = nil
+	}
+	if err == nil {
+		err = run(p, *seed, *count, *only, *list, *timeout, flag.Args())
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "mutants:", err)
+		os.Exit(1)
+	}
+}
+
+func run(p *listed, seed uint64, count int, only string, list bool, timeout time.Duration, testFlags []string) error {
+	harmless, err := readHarmless(filepath.Join(filepath.Dir(p.Module.GoMod), "internal/mutants/harmless.tsv"))
+	if err != nil {
+		return err
+	}
+	work, err := os.MkdirTemp("", "mutants-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(work)
+	tried, caught := 0, 0
+	for _, f := range choose(p, seed) {
+		if tried == count {
+			break
+		}
+		if only != "" && f.id() != only {
+			continue
+		}
+		if reason := harmless[f.id()]; reason != "" {
+			fmt.Printf("%s\tharmless\t%s\t%s\n", f.id(), f, reason)
+			continue
+		}
+		m := mutant{fault: f, pkg: p, dir: work, timeout: timeout, flags: testFlags}
+		if err := m.compile(); err != nil {
+			continue // the compiler catches it: another takes its place
+		}
+		tried++
+		if list {
+			fmt.Printf("%s\tlisted\t%s\n", f.id(), f)
+			continue
+		}
+		start := time.Now()
+		by := m.test()
+		if by != "" {
+			caught++
+		}
+		fmt.Printf("%s\t%s\t%s\t%.0fs\n", f.id(), cmp.Or(by, "NOT CAUGHT"), f, time.Since(start).Seconds())
+	}
+	if !list {
+		fmt.Printf("%s: %d of %d caught, seed %d\n", p.ImportPath, caught, tried, seed)
+	}
+	return nil
+}
+
+// listed is what go list reports of a package.
+type listed struct {
+	ImportPath, Dir string
+	GoFiles         []string
+	Deps            []string
+	TestGoFiles     []string
+	XTestGoFiles    []string
+	ForTest         string
+	Module          struct{ GoMod string }
+
+	importers []string // packages whose tests reach this one, and which have tests
+}
+
+func load(pkg string) (*listed, error) {
+	if pkg == "" {
+		return nil, fmt.Errorf("name a package: -pkg ./stream")
+	}
+	out, err := exec.Command("go", "list", "-json", pkg).Output()
+	if err != nil {
+		return nil, fmt.Errorf("go list %s: %w", pkg, err)
+	}
+	p := &listed{}
+	if err := json.Unmarshal(out, p); err != nil {
+		return nil, err
+	}
+	// A test variant is listed as "path.test" with all that its binary links.
+	out, err = exec.Command("go", "list", "-test", "-f", `{{if and .ForTest (eq .Name "main")}}{{.ForTest}} {{join .Deps " "}}{{end}}`, "./...").Output()
+	if err != nil {
+		return nil, fmt.Errorf("go list -test: %w", err)
+	}
+	for line := range strings.Lines(string(out)) {
+		fields := strings.Fields(line)
+		for _, dep := range fields[min(1, len(fields)):] {
+			if dep == p.ImportPath && fields[0] != p.ImportPath {
+				p.importers = append(p.importers, fields[0])
+			}
+		}
+	}
+	return p, nil
+}
+
+// mutant is a package with one fault.
+type mutant struct {
+	fault   fault
+	pkg     *listed
+	dir     string // of the files that replace
+	timeout time.Duration
+	flags   []string // for go test
+}
+
+// compile writes the file with the fault, and reports whether the compiler takes it.
+func (m mutant) compile() error {
+	text, err := os.ReadFile(m.fault.file)
+	if err != nil {
+		return err
+	}
+	faulty := string(text[:m.fault.from]) + m.fault.text + string(text[m.fault.to:])
+	copied := filepath.Join(m.dir, "faulty.go")
+	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{m.fault.file: copied}})
+	if err != nil {
+		return err
+	}
+	for path, text := range map[string]string{copied: faulty, m.overlay(): string(overlay)} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			return err
+		}
+	}
+	return m.command("build", m.pkg.ImportPath).Run()
+}
+
+func (m mutant) overlay() string { return filepath.Join(m.dir, "overlay.json") }
+
+// command is a go command; the programs that tests build have the fault too.
+func (m mutant) command(args ...string) *exec.Cmd {
+	cmd := exec.Command("go", args...)
+	cmd.Env = append(os.Environ(), "GOFLAGS="+strings.TrimSpace(os.Getenv("GOFLAGS")+" -overlay="+m.overlay()))
+	return cmd
+}
+
+// test returns the first package whose tests fail, and its first failed test. It begins with the package itself.
+func (m mutant) test() string {
+	for _, packages := range [][]string{{m.pkg.ImportPath}, m.pkg.importers} {
+		if len(packages) == 0 {
+			continue
+		}
+		args := append([]string{"test", "-json", "-count=1", "-vet=off", "-failfast", "-timeout", m.timeout.String()}, m.flags...)
+		out, err := m.command(append(args, packages...)...).Output()
+		if err != nil {
+			return firstFailure(out)
+		}
+	}
+	return ""
+}
+
+// firstFailure finds the first failure in the output of go test -json.
+func firstFailure(out []byte) string {
+	pkg := ""
+	for line := range strings.Lines(string(out)) {
+		var event struct{ Action, Package, Test string }
+		if json.Unmarshal([]byte(line), &event) != nil || event.Action != "fail" {
+			continue
+		}
+		pkg = cmp.Or(pkg, filepath.Base(event.Package))
+		if event.Test != "" {
+			return "caught by " + filepath.Base(event.Package) + "." + event.Test
+		}
+	}
+	return "caught by " + cmp.Or(pkg, "the build of a test")
+}
+
+// readHarmless reads the faults that change nothing a user could see: an id and the reason in each line.
+func readHarmless(path string) (map[string]string, error) {
+	text, err := os.ReadFile(path)
+	if os.IsNotExist(err) {
+		return nil, nil
+	}
+	marked := make(map[string]string)
+	for line := range strings.Lines(string(text)) {
+		if id, reason, ok := strings.Cut(strings.TrimSpace(line), "\t"); ok && !strings.HasPrefix(id, "#") {
+			marked[id] = reason
+		}
+	}
+	return marked, err
+}
