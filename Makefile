@@ -1,6 +1,7 @@
 # make          build bin/tidewire
 # make run      server with its own PostgreSQL
-# make test     everything CI runs
+# make test     what a change can break
+# make quick    the same for the packages that you changed
 # make help     all targets
 
 GO      ?= go
@@ -8,16 +9,18 @@ TOOLS   := $(CURDIR)/.cache/tools
 ARGS    ?=
 PKG     ?= ./...
 # The slowest packages, which begin first: at the end no core waits for one of them.
-SLOW_FIRST = $(if $(filter ./...,$(PKG)),./internal/cli ./stream ./queue ./internal/gateway ./internal/hostile ./websocket)
+SLOW_FIRST = $(if $(filter ./...,$(PKG)),./internal/cli ./stream ./queue ./internal/gateway ./eventstore ./websocket)
+# The packages whose goroutines share memory. The others run processes, or wait for PostgreSQL.
+RACE = ./websocket ./stream ./queue ./eventstore ./standby $(addprefix ./internal/,access auth bench budget cluster engine/... gateway ingest ingestlog limits live overview pg presence relay/... room schedule streamwriter wsproxy)
 # The commit is part of every result. The build also works if git does not trust the checkout.
 VCS     := $(shell git rev-parse HEAD >/dev/null 2>&1 && echo true || echo false)
 K6_SCENARIOS := $(sort $(filter-out chat,$(basename $(notdir $(wildcard internal/bench/k6/*.js)))))
 
 # Compilers, analyzers and tests have small heaps for a short time: with less garbage collection they take a third less.
-build check unit clients-ready clients-test console-test contenders conformance: export GOGC = 400
+build check quick unit test-race clients-ready clients-test console-test contenders conformance: export GOGC = 400
 
 .DEFAULT_GOAL := build
-.PHONY: build run test check docs unit console console-test screenshots clients clients-ready clients-test contenders conformance bench bench-go bench-fairness bench-auth bench-clients k6 test-long test-flake test-hostile test-cluster fuzz clean help FORCE
+.PHONY: build run test quick test-race check docs unit libraries prepared console console-test screenshots clients clients-ready clients-test contenders conformance mutants bench bench-go bench-fairness bench-auth bench-clients k6 test-long test-flake test-hostile test-cluster fuzz clean help FORCE
 
 # Without what only a debugger needs (-s): that is a third of the size. Stack traces and profiles do not need it.
 ## build: write bin/tidewire (the default)
@@ -29,13 +32,22 @@ run: build
 	./bin/tidewire serve $(ARGS)
 
 # What mostly waits, for downloads or for the one core of an interpreter, runs beside something else.
-BESIDE = $(MAKE) -j2 $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
+BESIDE = $(MAKE) -k -j2 --no-print-directory
 
-## test: all that CI runs: check, unit tests under the race detector, client libraries, console, contenders, conformance
+## test: what a change can break: check, Go tests, one conformance run of the client libraries, their own tests, console
 test:
-	$(BESIDE) check clients-ready
-	$(MAKE) unit
-	$(BESIDE) clients-test console-test contenders conformance
+	@$(BESIDE) check prepared
+	@$(BESIDE) libraries unit
+
+## quick: tests of the Go packages that differ from the last commit on main, and of those that import them
+quick: $(TOOLS)/gotestsum
+	@packages=$$(GO='$(GO)' ./scripts/quick.sh) && if [ -z "$$packages" ]; then echo 'quick: no Go package differs from main'; \
+		else $(GO_TEST) -short -timeout 5m $$packages; fi
+
+## test-race: the packages with concurrency, under the race detector (PKG=./stream)
+test-race: $(TOOLS)/gotestsum prepared
+	$(if $(filter ./...,$(PKG)),@RACE=1 ./scripts/line.sh clients/go $(MAKE) clients-test LIBRARY=go)
+	@GORACE=atexit_sleep_ms=0 $(GO_TEST) -race -timeout 15m $(if $(filter ./...,$(PKG)),$(RACE),$(PKG))
 
 ## check: formatting, vet, staticcheck, import rules, tidy modules
 check: $(TOOLS)/staticcheck $(TOOLS)/depguard
@@ -49,13 +61,21 @@ check: $(TOOLS)/staticcheck $(TOOLS)/depguard
 docs:
 	$(GO) run ./internal/wire/spec/write docs/reference
 
-# All cores are busy: so there is no sleep of the race detector at the end of a process, and no second vet.
+# One PostgreSQL for all packages. No second vet, and no symbols, which only a debugger needs.
+GO_TEST = $(GO) run ./internal/pgtest/run $(TOOLS)/gotestsum --format pkgname-and-test-fails --format-icons text --hide-summary skipped,output \
+	--jsonfile .cache/test.json --post-run-command ./scripts/slowest.sh -- -vet=off -ldflags='-s -w'
+
 ## unit: tests of the Go packages (PKG=./stream)
 unit: $(TOOLS)/gotestsum
-	GORACE=atexit_sleep_ms=0 $(TOOLS)/gotestsum --format pkgname-and-test-fails --jsonfile .cache/test.json -- \
-		-race -vet=off -ldflags='-s -w' -timeout 15m $(SLOW_FIRST) $(PKG); \
-	code=$$?; echo '--- slowest tests'; \
-	$(TOOLS)/gotestsum tool slowest --num 20 --threshold 0s --jsonfile .cache/test.json; exit $$code
+	@$(GO_TEST) -count=1 -timeout 10m $(SLOW_FIRST) $(PKG)
+
+# Tests of what is not Go, or in a module of its own: one line each.
+libraries: prepared
+	@./scripts/line.sh clients $(MAKE) clients-test
+	@./scripts/line.sh console $(MAKE) console-test
+
+prepared: build
+	@./scripts/line.sh 'clients, prepared' $(MAKE) clients-ready
 
 ## clients: build the packages of the client libraries, in .cache/clients (node and npm, python3)
 clients: clients-ready
@@ -115,14 +135,20 @@ k6:
 	@test -n '$(filter $(SCENARIO),$(K6_SCENARIOS))' || { echo "SCENARIO is '$(SCENARIO)': want one of $(K6_SCENARIOS)" >&2; exit 2; }
 	K6_NO_USAGE_REPORT=true $(GO) run go.k6.io/k6@v1.8.1 run internal/bench/k6/$(SCENARIO).js
 
-## test-long: other systems, ten seeds of each fault test, PostgreSQL 14 to 18, and all cases of conformance (an hour)
-test-long: $(TOOLS)/gotestsum build
+## test-long: other systems, contenders, every browser flow, all of Autobahn, ten seeds of each fault test, PostgreSQL 14 to 18 (hours)
+test-long: export TIDEWIRE_TEST_LONG = 1
+test-long: $(TOOLS)/gotestsum build prepared
 	GOOS=darwin $(GO) vet ./websocket ./internal/bench ./internal/embedpg ./internal/fault
+	$(MAKE) contenders console-test
 	ALL=true ./scripts/conformance.sh
-	TIDEWIRE_SEEDS=10 TIDEWIRE_TEST_RACE=1 $(TOOLS)/gotestsum -- -race -count=1 -timeout 60m ./...
+	TIDEWIRE_SEEDS=10 TIDEWIRE_TEST_RACE=1 $(GO_TEST) -race -count=1 -timeout 120m $(SLOW_FIRST) ./...
 	for version in 14 15 16 17 18; do \
-		TIDEWIRE_TEST_PG=fetch:$$version $(TOOLS)/gotestsum -- -race -count=1 -timeout 30m \
+		TIDEWIRE_TEST_PG=fetch:$$version $(GO_TEST) -race -count=1 -timeout 60m \
 			./internal/pg ./migrate ./stream ./queue ./eventstore ./internal/ingest ./internal/cli || exit 1; done
+
+## mutants: put faults into a package, and count those that its tests, and those of packages that import it, catch (PKG=./stream SEED=7)
+mutants:
+	$(GO) run ./internal/mutants -pkg $(PKG) -seed $(or $(SEED),1) -n $(or $(COUNT),10)
 
 ## test-flake: every package's tests again and again, alone, with -cpu 1,2,4 and beside busy loops (PKG=./stream MINUTES=60)
 test-flake:

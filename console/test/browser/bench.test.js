@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { result, write } from "../results.js";
 import { serve, v1 } from "../server.js";
-import { becomes, findings, launch, open } from "./browser.js";
+import { becomes, findings, launch, long, open } from "./browser.js";
 
 let server, browser, base, folder;
 before(async () => {
@@ -55,7 +55,7 @@ test("results are found, opened and compared", async (t) => {
   await page.waitForURL(/bench$/);
 });
 
-test("a report runs in an origin of its own", async (t) => {
+long("a report runs in an origin of its own", async (t) => {
   await write(join(folder, "results"), { before: result("ingest", 1000), nasty: result("<img src=x onerror='globalThis.xss=1'>", 1000) });
   const page = await open(t, browser, base);
   await page.goto(`${base}/console/bench`);
@@ -80,7 +80,7 @@ test("a report runs in an origin of its own", async (t) => {
   assert.equal(gone.status, 404);
 });
 
-test("a quick benchmark is started, watched and stopped", async (t) => {
+long("a quick benchmark is started, watched and stopped", async (t) => {
   const page = await open(t, browser, base);
   await page.goto(`${base}/console/bench?scenario=queue`);
   await page.getByRole("button", { name: "Start", exact: true }).click();

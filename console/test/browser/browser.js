@@ -2,9 +2,13 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
+import { test } from "node:test";
 import { chromium } from "playwright-core";
 
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+
+/** A flow that only long runs have: those of all runs are one for each screen. */
+export const long = process.env.TIDEWIRE_TEST_LONG ? test : test.skip;
 
 /** Starts the browser. */
 export const launch = () => chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: ["--no-sandbox"] });

@@ -9,7 +9,7 @@ import { promisify } from "node:util";
 import { kill } from "../dead.js";
 import { program, serve, v1 } from "../server.js";
 import { tokenOf } from "../token.js";
-import { becomes, launch, open } from "./browser.js";
+import { becomes, launch, long, open } from "./browser.js";
 
 const secret = "0123456789abcdef0123456789abcdef";
 const allowed = ["401", "403"];
@@ -34,9 +34,15 @@ after(async () => {
   await rm(folder, { recursive: true, force: true });
 });
 
-async function signIn(page, token) {
+async function enter(page, token) {
   await page.getByLabel("Token or API key").fill(token);
   await page.getByRole("button", { name: "Sign in" }).click();
+}
+
+/** Signs in, and waits until the page has the token: an address that is opened earlier is that of nobody. */
+async function signIn(page, token) {
+  await enter(page, token);
+  await page.getByRole("button", { name: "Sign out" }).waitFor();
 }
 
 test("a user signs in, stays so in this tab, and signs out", async (t) => {
@@ -45,7 +51,7 @@ test("a user signs in, stays so in this tab, and signs out", async (t) => {
   page.on("request", (request) => urls.push(request.url()));
   await page.goto(`${base}/console/streams`);
   await page.getByRole("heading", { name: "Sign in" }).waitFor();
-  await signIn(page, "no token");
+  await enter(page, "no token");
   await page.getByText("The server does not accept this token.").waitFor();
   assert.equal(await page.evaluate(() => sessionStorage.length), 0, "a token that was refused is not kept");
   await signIn(page, `Bearer ${admin}`);
@@ -65,7 +71,7 @@ test("a user signs in, stays so in this tab, and signs out", async (t) => {
   assert.ok(urls.every((url) => !url.includes(admin.slice(0, 20))), "no address has the token");
 });
 
-test("a user sees what it may, and is told what it may not", async (t) => {
+long("a user sees what it may, and is told what it may not", async (t) => {
   const page = await open(t, browser, base, { allowed });
   await page.goto(`${base}/console/`);
   await signIn(page, user);
@@ -117,7 +123,7 @@ test("a user is offered what it may do with a queue, and told which right the re
   await page.getByText("Enqueue a message").waitFor();
 });
 
-test("a user is offered what it may do in a room", async (t) => {
+long("a user is offered what it may do in a room", async (t) => {
   const page = await open(t, browser, base, { allowed });
   await page.goto(`${base}/console/rooms/hall`);
   await signIn(page, user);
@@ -139,7 +145,7 @@ test("a user is offered what it may do in a room", async (t) => {
   assert.equal(await page.getByRole("button", { name: "Join" }).count(), 0);
 });
 
-test("a user whose rights are limited to a tag queries and appends with it", async (t) => {
+long("a user whose rights are limited to a tag queries and appends with it", async (t) => {
   await v1(base, "POST", "events/stores/s", undefined, admin);
   await v1(base, "POST", "events", { store: "s", events: [{ type: "A", tags: ["t:1"] }, { type: "A", tags: ["t:2"] }] }, admin);
   const page = await open(t, browser, base, { allowed });
@@ -160,7 +166,7 @@ test("a user whose rights are limited to a tag queries and appends with it", asy
   await becomes(() => page.locator("table.events tbody th").allTextContents(), ["3", "1"]);
 });
 
-test("the inspector connects with the token of the session, another one, or none", async (t) => {
+long("the inspector connects with the token of the session, another one, or none", async (t) => {
   const page = await open(t, browser, base, { allowed });
   const urls = [];
   page.on("websocket", (socket) => urls.push(socket.url()));
@@ -182,7 +188,7 @@ test("the inspector connects with the token of the session, another one, or none
   assert.equal(await page.evaluate((text) => document.body.innerText.includes(text) || Object.values(sessionStorage).includes(text), user), false);
 });
 
-test("who is signed in no longer is asked to sign in again", async (t) => {
+long("who is signed in no longer is asked to sign in again", async (t) => {
   const page = await open(t, browser, base, { allowed: [...allowed, "WebSocket"] });
   const token = tokenOf(secret, "guest", "admin");
   await page.goto(`${base}/console/streams/open-1?live=1`);
@@ -194,7 +200,7 @@ test("who is signed in no longer is asked to sign in again", async (t) => {
   await page.getByText("Live", { exact: true }).waitFor();
 });
 
-test("tidewire console signs in once", async (t) => {
+long("tidewire console signs in once", async (t) => {
   const print = () => promisify(execFile)(program, ["console", "--print", "--url", base, "--data-dir", server.data, "--allow", "read stream:**", "--allow", "metrics server:*"]);
   const { stdout } = await print();
   const page = await open(t, browser, base, { allowed });
@@ -214,7 +220,7 @@ test("tidewire console signs in once", async (t) => {
   assert.equal(other.url(), `${base}/console/`);
 });
 
-test("benchmarks need their right", async (t) => {
+long("benchmarks need their right", async (t) => {
   const page = await open(t, browser, base, { allowed });
   await page.goto(`${base}/console/bench`);
   await signIn(page, user);

@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { serve, v1 } from "../server.js";
 import { tokenOf } from "../token.js";
-import { becomes, findings, launch, open, tooWide } from "./browser.js";
+import { becomes, findings, launch, long, open, tooWide } from "./browser.js";
 import { clean, nasty } from "./nasty.js";
 import { sockets } from "./sockets.js";
 
@@ -80,7 +80,7 @@ test("connections are listed, found, looked at and disconnected", async (t) => {
   assert.equal(await page.getByRole("button", { name: /Disconnect/ }).count(), 0);
 });
 
-test("all connections of a user end, and its tokens are revoked", async (t) => {
+long("all connections of a user end, and its tokens are revoked", async (t) => {
   const guest = tokenOf(secret, "guest", "user");
   await others.connect(guest, [{ type: "join", room: "lobby" }]);
   const before = (await others.closed()).length;
@@ -99,7 +99,7 @@ test("all connections of a user end, and its tokens are revoked", async (t) => {
   await assert.rejects(v1(base, "GET", "streams", undefined, another), /401/);
 });
 
-test("why something is denied, and which rule would grant it", async (t) => {
+long("why something is denied, and which rule would grant it", async (t) => {
   await others.connect(user, [{ type: "join", room: "lobby" }]);
   const page = await as(t, admin, "connections", ["404"]);
   await page.getByText("Why is this denied?").click();
@@ -174,7 +174,7 @@ test("an API key is made, shown once, used and revoked", async (t) => {
   assert.ok(!(await page.content()).includes(key.slice(12)));
 });
 
-test("rules, denials, and what a helper may not", async (t) => {
+long("rules, denials, and what a helper may not", async (t) => {
   await assert.rejects(v1(base, "GET", "streams/secret", undefined, user));
   await assert.rejects(v1(base, "GET", "streams/secret", undefined, user));
   const page = await as(t, helper, "access", ["404"]);
@@ -200,7 +200,7 @@ test("rules, denials, and what a helper may not", async (t) => {
   assert.equal(await plain.getByRole("textbox", { name: "User" }).count(), 0);
 });
 
-test("no name, claim, room or reason is markup, dark and light, wide and narrow", async (t) => {
+long("no name, claim, room or reason is markup, dark and light, wide and narrow", async (t) => {
   const short = nasty.filter((text) => text.length < 60);
   await v1(base, "POST", "queues/work", {}, admin);
   for (const text of short) {
@@ -246,7 +246,7 @@ test("no name, claim, room or reason is markup, dark and light, wide and narrow"
   }
 });
 
-test("a server in open mode", async (t) => {
+long("a server in open mode", async (t) => {
   const free = await serve();
   const page = await open(t, browser, free.base, { allowed: ["404", "ERR_INTERNET_DISCONNECTED"] });
   t.after(free.end); // after the page has gone

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { serve, v1 } from "../server.js";
-import { becomes, launch, open } from "./browser.js";
+import { becomes, launch, long, open } from "./browser.js";
 
 let server, browser, base;
 before(async () => {
@@ -73,7 +73,7 @@ test("a store is created, an event is appended, and a condition stops the next o
   await page.getByText("It would not hold, or this is not known.").waitFor();
 });
 
-test("a query is made of chips, with completion, and is in the address", async (t) => {
+long("a query is made of chips, with completion, and is in the address", async (t) => {
   await filled("courses", 120);
   const page = await open(t, browser, base);
   await page.goto(`${base}/console/events/courses`);
@@ -115,7 +115,7 @@ test("a query is made of chips, with completion, and is in the address", async (
   await page.getByText("122 events match").waitFor();
 });
 
-test("pages, as of a position, and an event with all that shares its tags", async (t) => {
+long("pages, as of a position, and an event with all that shares its tags", async (t) => {
   await filled("pages", 120);
   const page = await open(t, browser, base, { allowed: ["410"] });
   await page.goto(`${base}/console/events/pages`);
@@ -151,7 +151,7 @@ test("pages, as of a position, and an event with all that shares its tags", asyn
   await page.getByText("No event here matches").waitFor();
 });
 
-test("a query is followed, paused, and goes on without a loss", async (t) => {
+long("a query is followed, paused, and goes on without a loss", async (t) => {
   await filled("followed", 20);
   const page = await open(t, browser, base);
   await page.goto(`${base}/console/events/followed?q=${query({ tags: ["course:9"] })}`);
@@ -170,7 +170,7 @@ test("a query is followed, paused, and goes on without a loss", async (t) => {
   assert.equal((await positions(page))[0], "172");
 });
 
-test("the query as code", async (t) => {
+long("the query as code", async (t) => {
   await filled("coded", 3);
   const page = await open(t, browser, base);
   await page.goto(`${base}/console/events/coded?q=${query({ types: ["Offered"], tags: ["course:0"] })}`);
@@ -182,7 +182,7 @@ test("the query as code", async (t) => {
   assert.ok((await page.evaluate(() => navigator.clipboard.readText())).includes("[]tidewire.Item"));
 });
 
-test("a store that is not there, one that is large, and a server that is away", async (t) => {
+long("a store that is not there, one that is large, and a server that is away", async (t) => {
   await filled("away", 2);
   const page = await open(t, browser, base, { allowed: ["404", "ERR_INTERNET_DISCONNECTED"] });
   await page.goto(`${base}/console/events/missing`);

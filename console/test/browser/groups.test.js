@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { serve, v1 } from "../server.js";
-import { becomes, launch, open } from "./browser.js";
+import { becomes, launch, long, open } from "./browser.js";
 
 let server, browser, base;
 before(async () => {
@@ -57,7 +57,7 @@ test("a group is reset, with a preview and a question, and dropped", async (t) =
   await becomes(() => row(page, "near").count(), 0);
 });
 
-test("what a stream keeps is changed, and errors are shown", async (t) => {
+long("what a stream keeps is changed, and errors are shown", async (t) => {
   const page = await open(t, browser, base, { allowed: ["503"] });
   await page.goto(`${base}/console/streams/orders`);
   await page.getByRole("button", { name: "Change …" }).click();

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { serve, v1 } from "../server.js";
-import { becomes, launch, open } from "./browser.js";
+import { becomes, launch, long, open } from "./browser.js";
 
 let server, browser, base;
 before(async () => {
@@ -28,7 +28,7 @@ async function connected(t, path = "") {
   return page;
 }
 
-test("every template is a message that the server takes", async (t) => {
+long("every template is a message that the server takes", async (t) => {
   const page = await connected(t);
   await becomes(() => page.getByLabel("Template").locator("option").count().then((n) => n > 20), true);
   const names = (await page.getByLabel("Template").locator("option").evaluateAll((all) => all.map(({ value }) => value))).filter(Boolean);
@@ -74,7 +74,7 @@ test("a request and its answer are in the log, with the time between them", asyn
   await page.getByText("Connect first.").waitFor();
 });
 
-test("the log is filtered, paused and cleared", async (t) => {
+long("the log is filtered, paused and cleared", async (t) => {
   const page = await connected(t);
   await becomes(() => types(page), ["hello"]);
   const say = async (text) => {

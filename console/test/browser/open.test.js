@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { serve, v1 } from "../server.js";
-import { becomes, launch, open } from "./browser.js";
+import { becomes, launch, long, open } from "./browser.js";
 
 let server, browser, base;
 before(async () => {
@@ -28,7 +28,7 @@ async function fill(stream, n, options = { keyed: true }) {
 const rows = (page) => page.locator("table.messages tbody tr");
 const positions = async (page) => (await page.locator("table.messages tbody th").allTextContents()).map((text) => Number(text.replace(",", "")));
 
-test("a new server shows the first steps", async (t) => {
+long("a new server shows the first steps", async (t) => {
   const page = await open(t, browser, base);
   await page.goto(`${base}/console/`);
   const steps = page.getByRole("heading", { name: "First steps" });
@@ -57,7 +57,7 @@ test("the overview shows what happens", async (t) => {
   assert.ok(asked.length >= 2 && asked.every((url) => /after=\d{10}&worst=true$/.test(url)), `it asks for what is new: ${asked}`);
 });
 
-test("the overview links to the worst group and queue, and shows the servers of a cluster", async (t) => {
+long("the overview links to the worst group and queue, and shows the servers of a cluster", async (t) => {
   await fill("slow", 30);
   await v1(base, "POST", "streams/slow/groups/late/commit", { position: 3 });
   await v1(base, "POST", "queues/waiting", {});
@@ -85,7 +85,7 @@ test("the overview links to the worst group and queue, and shows the servers of 
   await page.getByText("late continues with").waitFor();
 });
 
-test("the overview says when PostgreSQL is away, and when the server is", async (t) => {
+long("the overview says when PostgreSQL is away, and when the server is", async (t) => {
   const page = await open(t, browser, base, { allowed: ["ERR_INTERNET_DISCONNECTED"] });
   await page.route("**/v1/overview*", async (route) => {
     const response = await route.fetch();
@@ -125,7 +125,7 @@ test("a stream is created, and published to", async (t) => {
   assert.deepEqual([messages[0].key, messages[0].headers, messages[0].payload], ["k1", { trace: "t1" }, `{"big":${big}}`]);
 });
 
-test("a stream may have the name of a step in a path", async (t) => {
+long("a stream may have the name of a step in a path", async (t) => {
   const page = await open(t, browser, base);
   for (const name of [".", "..", "~.."]) {
     await page.goto(`${base}/console/streams`);
@@ -143,7 +143,7 @@ test("a stream may have the name of a step in a path", async (t) => {
   assert.deepEqual(streams.map(({ stream }) => stream).filter((name) => /^~*\.+$/.test(name)).sort(), [".", "..", "~.."]);
 });
 
-test("streams are found by their names", async (t) => {
+long("streams are found by their names", async (t) => {
   for (const name of ["find-me", "other"]) await v1(base, "POST", `streams/${name}`, {});
   const page = await open(t, browser, base);
   await page.goto(`${base}/console/streams`);
@@ -196,7 +196,7 @@ test("messages are browsed by position, key and time, and each view has an addre
   await page.getByText("A position is a whole number, 0 or more.").waitFor();
 });
 
-test("a message is shown whole, and copied as a program", async (t) => {
+long("a message is shown whole, and copied as a program", async (t) => {
   await fill("whole", 3);
   await v1(base, "POST", "streams/whole/messages", { payload_base64: "/wA8" });
   await v1(base, "POST", "streams/whole/messages", { headers: { deep: { list: [1] } }, payload: "no { json" });
@@ -225,7 +225,7 @@ test("a message is shown whole, and copied as a program", async (t) => {
   await page.getByText("There is no message at this position").waitFor();
 });
 
-test("a stream is followed, paused without a loss, and read while it is paused", async (t) => {
+long("a stream is followed, paused without a loss, and read while it is paused", async (t) => {
   await fill("live", 5);
   const say = (payload) => v1(base, "POST", "streams/live/messages", { payload });
   const page = await open(t, browser, base);
@@ -252,7 +252,7 @@ test("a stream is followed, paused without a loss, and read while it is paused",
   await page.locator("table[aria-label='Messages 1 to 8']").waitFor();
 });
 
-test("a stream that is too fast is shown in parts, and says how much it leaves out", async (t) => {
+long("a stream that is too fast is shown in parts, and says how much it leaves out", async (t) => {
   await v1(base, "POST", "streams/fast", {});
   const page = await open(t, browser, base);
   await page.goto(`${base}/console/streams/fast?live=1`);
@@ -271,7 +271,7 @@ test("a stream that is too fast is shown in parts, and says how much it leaves o
   await rows(page).filter({ hasText: "the last" }).waitFor({ timeout: 30_000 });
 });
 
-test("a stream with partitions, groups, and what is not there", async (t) => {
+long("a stream with partitions, groups, and what is not there", async (t) => {
   await v1(base, "POST", "streams/parted", { partitions: 3 });
   await fill("grouped", 4);
   await v1(base, "POST", "streams/grouped/groups/readers/commit", { position: 1 });
@@ -290,7 +290,7 @@ test("a stream with partitions, groups, and what is not there", async (t) => {
   assert.equal(await page.title(), "No such page · Tidewire");
 });
 
-test("the console works with the keyboard", async (t) => {
+long("the console works with the keyboard", async (t) => {
   await fill("keys", 3);
   const page = await open(t, browser, base);
   await page.goto(`${base}/console/streams/keys`);

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { kill } from "../dead.js";
 import { serve, v1 } from "../server.js";
-import { becomes, launch, open } from "./browser.js";
+import { becomes, launch, long, open } from "./browser.js";
 import { sockets } from "./sockets.js";
 
 let server, browser, base;
@@ -69,7 +69,7 @@ test("a queue is created, filled, paused and resumed", async (t) => {
   assert.equal((await stats("made%20here%2F1")).paused, false);
 });
 
-test("the consumers of a queue are shown as long as they consume, and lead to their connections", async (t) => {
+long("the consumers of a queue are shown as long as they consume, and lead to their connections", async (t) => {
   await v1(base, "POST", "queues/worked");
   const page = await open(t, browser, base, { allowed: ["404", "DISCONNECTED"] });
   await page.goto(`${base}/console/queues/worked`);
@@ -98,7 +98,7 @@ test("the consumers of a queue are shown as long as they consume, and lead to th
   await page.context().setOffline(false);
 });
 
-test("a list of streams says which of them hold the messages of a queue", async (t) => {
+long("a list of streams says which of them hold the messages of a queue", async (t) => {
   await v1(base, "POST", "queues/plain");
   await v1(base, "POST", "queues/ranked", { priorities: 2 });
   for (const ordinary of ["ranked", "ranked/2", "plain/0"]) await v1(base, "POST", `streams/${encodeURIComponent(ordinary)}`);
@@ -111,7 +111,7 @@ test("a list of streams says which of them hold the messages of a queue", async 
   await page.waitForURL(`${base}/console/queues/ranked`);
 });
 
-test("a queue with priorities takes one", async (t) => {
+long("a queue with priorities takes one", async (t) => {
   await v1(base, "POST", "queues/urgent", { priorities: 3 });
   const page = await open(t, browser, base);
   await page.goto(`${base}/console/queues/urgent`);
@@ -162,7 +162,7 @@ test("dead letters are read, chosen, redriven and purged", async (t) => {
   await page.getByText("This message is not here").waitFor();
 });
 
-test("dead letters are grouped by reason and filtered, and those that match are changed by a job", async (t) => {
+long("dead letters are grouped by reason and filtered, and those that match are changed by a job", async (t) => {
   await kill(base, "grouped", messages(30), (position) => (position % 3 ? "card was declined" : position % 2 ? "" : "timeout"));
   const page = await open(t, browser, base);
   await page.goto(`${base}/console/queues/grouped?show=dead`);
@@ -198,7 +198,7 @@ test("dead letters are grouped by reason and filtered, and those that match are 
   assert.ok((await v1(base, "GET", "queues/grouped/dead")).dead.every(({ key }) => key !== "k1"));
 });
 
-test("an act on more than 1,000 wants the name of the queue, and its job can be stopped", async (t) => {
+long("an act on more than 1,000 wants the name of the queue, and its job can be stopped", async (t) => {
   await kill(base, "crowd", Array.from({ length: 1100 }, (_, i) => ({ payload: `${i}` })), () => "no");
   const page = await open(t, browser, base);
   await page.goto(`${base}/console/queues/crowd?show=dead&reason=no`);
@@ -230,7 +230,7 @@ test("an act on more than 1,000 wants the name of the queue, and its job can be 
   assert.equal(stopped, "DELETE");
 });
 
-test("a dead letter is edited, and redriven letters have a limit", async (t) => {
+long("a dead letter is edited, and redriven letters have a limit", async (t) => {
   await kill(base, "edited", messages(4), () => "no");
   const page = await open(t, browser, base);
   await page.goto(`${base}/console/queues/edited?show=dead&open=2`);
@@ -258,7 +258,7 @@ test("a dead letter is edited, and redriven letters have a limit", async (t) => 
   assert.equal((await v1(base, "GET", "queues/edited/jobs")).jobs[0].per_second, 50);
 });
 
-test("a queue is changed, emptied and dropped, and a unique key is stored once", async (t) => {
+long("a queue is changed, emptied and dropped, and a unique key is stored once", async (t) => {
   await v1(base, "POST", "queues/brief", {});
   const page = await open(t, browser, base, { allowed: ["404"] });
   await page.goto(`${base}/console/queues/brief`);
@@ -292,7 +292,7 @@ test("a queue is changed, emptied and dropped, and a unique key is stored once",
   assert.equal(await page.getByRole("link", { name: "brief" }).count(), 0);
 });
 
-test("queues that are not there, acts that fail, and a server that is away", async (t) => {
+long("queues that are not there, acts that fail, and a server that is away", async (t) => {
   await kill(base, "fails", messages(2), () => "no");
   const page = await open(t, browser, base, { allowed: ["404", "429", "ERR_INTERNET_DISCONNECTED"] });
   await page.goto(`${base}/console/queues/missing`);

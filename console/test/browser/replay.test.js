@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { serve, v1 } from "../server.js";
-import { becomes, launch, open } from "./browser.js";
+import { becomes, launch, long, open } from "./browser.js";
 
 let server, browser, base;
 before(async () => {
@@ -54,7 +54,7 @@ test("messages are counted, asked about and replayed in order, and the address h
   await becomes(() => page.getByLabel("Name").inputValue(), "copy");
 });
 
-test("a replay that was stopped goes on, and stores nothing twice", async (t) => {
+long("a replay that was stopped goes on, and stores nothing twice", async (t) => {
   const page = await open(t, browser, base);
   await v1(base, "POST", "queues/mail/pause");
   const first = await v1(base, "POST", "streams/orders/replay", { to_queue: "mail", key: "k1" });

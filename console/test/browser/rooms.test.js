@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { serve, v1 } from "../server.js";
-import { becomes, launch, open } from "./browser.js";
+import { becomes, launch, long, open } from "./browser.js";
 
 let server, browser, base;
 before(async () => {
@@ -64,7 +64,7 @@ test("a room is opened, two users join it, chat, see each other come and leave",
   await bob.getByText("No room with this in its name has members").waitFor(); // who looks at something else is not in the room any more
 });
 
-test("chats of others are counted, in the list", async (t) => {
+long("chats of others are counted, in the list", async (t) => {
   const page = await open(t, browser, base);
   const talker = await open(t, browser, base);
   await join(talker, "busy", "");
@@ -74,7 +74,7 @@ test("chats of others are counted, in the list", async (t) => {
   await becomes(async () => Number(await page.getByRole("row").filter({ hasText: "busy" }).getByRole("cell").nth(1).textContent()) > 0, true);
 });
 
-test("who chats too fast is told when the next chat may be sent", async (t) => {
+long("who chats too fast is told when the next chat may be sent", async (t) => {
   const page = await open(t, browser, base);
   await join(page, "public", "ann");
   await say(page, "again", "x");
@@ -87,7 +87,7 @@ test("who chats too fast is told when the next chat may be sent", async (t) => {
   await becomes(() => page.getByText("Too fast").count(), 0);
 });
 
-test("a user is removed from a room, on all its connections, and can come back", async (t) => {
+long("a user is removed from a room, on all its connections, and can come back", async (t) => {
   const [boss, ann] = [await open(t, browser, base), await open(t, browser, base)];
   await join(ann, "den", "ann");
   await join(boss, "den", "boss");
@@ -113,7 +113,7 @@ test("a user is removed from a room, on all its connections, and can come back",
   await boss.getByText("1 server did not answer: the user may be in the room there.").waitFor();
 });
 
-test("the history of a stored room is read page by page, backwards", async (t) => {
+long("the history of a stored room is read page by page, backwards", async (t) => {
   for (let i = 1; i <= 120; i++) await v1(base, "POST", "rooms/kept-1/chats", { user: "till", text: `chat ${i}.` });
   const page = await open(t, browser, base);
   await page.goto(`${base}/console/rooms/kept-1`);
@@ -137,7 +137,7 @@ test("the history of a stored room is read page by page, backwards", async (t) =
   await log(page).getByText("a new one").waitFor();
 });
 
-test("gaps are shown, and a server that is away", async (t) => {
+long("gaps are shown, and a server that is away", async (t) => {
   const page = await open(t, browser, base, { allowed: ["ERR_INTERNET_DISCONNECTED", "WebSocket"] });
   let cut;
   await page.routeWebSocket(/\/ws$/, (socket) => {
@@ -163,7 +163,7 @@ test("gaps are shown, and a server that is away", async (t) => {
   await page.getByText("This is not up to date").waitFor({ state: "detached" });
 });
 
-test("what is below the conversation stays in its place while the first chats come", async (t) => {
+long("what is below the conversation stays in its place while the first chats come", async (t) => {
   const page = await open(t, browser, base);
   await page.goto(`${base}/console/rooms/still`);
   await page.getByRole("button", { name: "Join" }).waitFor();

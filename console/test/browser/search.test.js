@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { serve, v1 } from "../server.js";
-import { becomes, launch, open } from "./browser.js";
+import { becomes, launch, long, open } from "./browser.js";
 
 let server, browser, base;
 before(async () => {
@@ -52,7 +52,7 @@ test("messages are found by text and by a path, with progress, and the address h
   await page.waitForURL(`${base}/console/streams/orders`);
 });
 
-test("a search pauses, is stopped, and goes on", async (t) => {
+long("a search pauses, is stopped, and goes on", async (t) => {
   const page = await open(t, browser, base, { allowed: ["503"] });
   await page.goto(`${base}/console/streams/orders?search=1&text=trace`);
   await page.getByText("Paused: there may be more.").waitFor();
