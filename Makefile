@@ -62,7 +62,7 @@ docs:
 	$(GO) run ./internal/wire/spec/write docs/reference
 
 # One PostgreSQL for all packages. No second vet, and no symbols, which only a debugger needs.
-GO_TEST = $(GO) run ./internal/pgtest/run $(TOOLS)/gotestsum --format pkgname-and-test-fails --format-icons text --hide-summary skipped,output \
+GO_TEST = $(GO) run ./internal/pgtest/run $(TOOLS)/gotestsum --format pkgname-and-test-fails --format-icons text --format-hide-empty-pkg --hide-summary skipped,output \
 	--jsonfile .cache/test.json --post-run-command ./scripts/slowest.sh -- -vet=off -ldflags='-s -w'
 
 ## unit: tests of the Go packages (PKG=./stream)
