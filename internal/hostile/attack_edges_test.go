@@ -2,22 +2,22 @@ package hostile
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net"
-	"net/http"
 	"strings"
 	"time"
 
 	"github.com/tidewire/tidewire/websocket"
 )
 
-// edgeAttacks misuse connections: their speed, their framing, their beginning
-// and their end.
+// paths are those of all WebSockets.
+var paths = []string{"/ws", "/ws/chat", "/ws/ingest", "/ws/lanes"}
+
+// edgeAttacks misuse connections: their speed, their framing, their beginning and their end.
 var edgeAttacks = []attack{
 	{"trickle", lasting, func(a *attacker) {
-		a.side(30*a.scale, func(i int) {
+		side(a.many(30), func(i int) {
 			pace := []time.Duration{50 * time.Millisecond, 500 * time.Millisecond, 2 * time.Second}[a.pick(3)]
 			var bytes []byte
 			var c *net.TCPConn
@@ -36,81 +36,34 @@ var edgeAttacks = []attack{
 		})
 	}},
 	{"idle-keep-alive", lasting, func(a *attacker) {
-		for n := range 500 * a.scale {
-			c := a.raw()
-			if c == nil {
-				break
-			}
-			if n%2 == 0 { // the others send nothing at all
+		for n := range a.many(500) {
+			if n%3 == 0 {
+				a.silent(a.one(paths))
+			} else if c := a.raw(); c != nil && n%3 == 1 { // the others send nothing at all
 				fmt.Fprintf(c, "GET /healthz HTTP/1.1\r\n%s\r\n", a.head())
 			}
 		}
 		a.hold()
 	}},
-	{"idle-sockets", lasting, func(a *attacker) {
-		for range 500 * a.scale {
-			a.silent([]string{"/ws", "/ws/chat", "/ws/ingest"}[a.random.IntN(3)])
+	{"frame-floods", lasting, func(a *attacker) {
+		flood := map[string][]byte{
+			"pings":     bytes.Repeat(websocket.AppendMaskedFrame(nil, websocket.OpPing, [4]byte{}, bytes.Repeat([]byte("p"), 125)), 1000),
+			"texts":     bytes.Repeat(websocket.AppendMaskedFrame(nil, websocket.OpText, [4]byte{1, 2, 3, 4}, []byte("{}")), 10_000),
+			"empty":     bytes.Repeat(websocket.AppendMaskedFrame(nil, websocket.OpBinary, [4]byte{1, 2, 3, 4}, nil), 10_000),
+			"fragments": append(bytes.Repeat(append(beginning(websocket.OpContinuation, false, 1), 'x'), 10_000), bytes.Repeat(beginning(websocket.OpContinuation, false, 0), 10_000)...),
 		}
-		a.hold()
-	}},
-	{"upgrade-with-body", brief, func(a *attacker) {
-		ping := websocket.AppendMaskedFrame(nil, websocket.OpPing, [4]byte{}, []byte("x"))
-		for _, header := range []string{fmt.Sprintf("Content-Length: %d\r\n", len(ping)), "Transfer-Encoding: chunked\r\n"} {
-			if c := a.raw(); c != nil {
-				fmt.Fprintf(c, upgrade+"%s\r\n%s", "/ws", a.head(), header, ping)
-				if got := a.status(c); got == http.StatusSwitchingProtocols {
-					a.wrong("upgraded", "an upgrade request with %q and a body got %d, want 400", header, got)
-				}
-			}
-		}
-	}},
-	{"half-close", brief, func(a *attacker) {
-		if c := a.raw(); c != nil {
-			fmt.Fprintf(c, "GET /v1/streams HTTP/1.1\r\n%s\r\n", a.head())
-			c.CloseWrite()
-			if got := a.status(c); got != 0 && got != http.StatusOK && got != http.StatusTooManyRequests && got != http.StatusServiceUnavailable && a.standing == entitled {
-				a.wrong("refused", "GET /v1/streams and then the end of what the client sends got %d, want 200", got)
-			}
-		}
-	}},
-	{"after-all", brief, func(a *attacker) {
-		for _, after := range []string{"9223372036854775807", "9223372036854775806"} {
-			status, answer := a.call("GET", "/v1/streams/"+bigStream+"/messages?after="+after, "")
-			if status == 0 || status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable || a.standing != entitled {
-				continue
-			}
-			if status != http.StatusGone || !strings.Contains(answer, "history_lost") { // too_old, once: after + 1 is less than 0
-				a.wrong("answer", "messages?after=%s got %d %s", after, status, answer)
-			}
-			a.call("GET", "/v1/events?after="+after, "")
-			a.converse("/ws", fmt.Sprintf(`{"type":"subscribe","stream":%q,"after":%s,"id":1}`, bigStream, after))
-		}
-	}},
-	{"ping-flood", lasting, func(a *attacker) {
-		a.side(4, func(i int) {
-			c := a.silent([]string{"/ws", "/ws/ingest", "/ws/chat", "/ws/lanes"}[i])
-			flood := bytes.Repeat(websocket.AppendMaskedFrame(nil, websocket.OpPing, [4]byte{}, bytes.Repeat([]byte("p"), 125)), 1000)
-			for c != nil && a.Err() == nil {
-				c.SetWriteDeadline(time.Now().Add(time.Second))
-				if _, err := c.Write(flood); err != nil {
-					return
-				}
-			}
-		})
-	}},
-	{"tiny-fragments", lasting, func(a *attacker) {
-		a.side(4, func(i int) {
-			many := bytes.Repeat(append(beginning(websocket.OpContinuation, false, 1), 'x'), 10_000)
-			empty := bytes.Repeat(beginning(websocket.OpContinuation, false, 0), 10_000)
-			for a.Err() == nil {
-				c := a.silent([]string{"/ws", "/ws/ingest", "/ws/chat", "/ws/lanes"}[i])
+		side(len(paths), func(i int) {
+			for kind, frames := range flood {
+				c := a.silent(paths[i])
 				if c == nil {
-					return
+					continue
 				}
-				c.Write(append(beginning(websocket.OpText, false, 1), 'x'))
-				for {
+				if kind == "fragments" {
+					c.Write(append(beginning(websocket.OpText, false, 1), 'x'))
+				}
+				for range a.many(20) {
 					c.SetWriteDeadline(time.Now().Add(time.Second))
-					if _, err := c.Write(append(many, empty...)); err != nil {
+					if _, err := c.Write(frames); err != nil {
 						break
 					}
 				}
@@ -118,8 +71,8 @@ var edgeAttacks = []attack{
 		})
 	}},
 	{"broken-frames", lasting, func(a *attacker) {
-		for a.Err() == nil {
-			c := a.silent([]string{"/ws", "/ws/ingest", "/ws/chat", "/ws/lanes"}[a.random.IntN(4)])
+		for a.again() {
+			c := a.silent(a.one(paths))
 			if c == nil {
 				return
 			}
@@ -156,7 +109,7 @@ var edgeAttacks = []attack{
 			if c := a.raw(); c != nil {
 				a.calls.Go(func() {
 					request := fmt.Appendf(nil, "GET /metrics HTTP/1.1\r\n%s\r\n", a.head())
-					for a.Err() == nil {
+					for a.again() {
 						c.SetWriteDeadline(time.Now().Add(time.Second))
 						if _, err := c.Write(request); err != nil {
 							break
@@ -167,29 +120,9 @@ var edgeAttacks = []attack{
 		}
 		a.hold()
 	}},
-	{"hello-credit", brief, func(a *attacker) {
-		p := a.dial("/ws/lanes")
-		if p == nil {
-			return
-		}
-		a.pause(time.Duration(20+a.random.IntN(40)) * time.Millisecond) // into the middle of a message
-		text(p.TCPConn, `{"type":"hello","credit":true,"id":1}`)
-		for deadline := time.Now().Add(patience); a.Err() == nil; {
-			text(p.TCPConn, `{"type":"credit","bytes":1048576}`)
-			payload, err := p.next(time.Now().Add(20 * time.Millisecond))
-			var m message
-			if len(payload) > 0 && payload[0] == '{' && json.Unmarshal(payload, &m) == nil && m.ID == 1 {
-				return
-			}
-			if err != nil && p.closed != 4429 || time.Now().After(deadline) {
-				a.wrong("no answer", "hello with credit in the middle of a message, then credit: %v, %d", err, p.closed)
-				return
-			}
-		}
-	}},
 	{"resets", lasting, func(a *attacker) {
-		a.side(4, func(int) {
-			for a.Err() == nil {
+		side(4, func(int) {
+			for a.again() {
 				c := a.raw()
 				if c == nil {
 					return
@@ -200,8 +133,8 @@ var edgeAttacks = []attack{
 		})
 	}},
 	{"reconnect-storm", lasting, func(a *attacker) {
-		a.side(16, func(int) {
-			for a.Err() == nil {
+		side(16, func(int) {
+			for a.again() {
 				p := a.dial("/ws")
 				if p == nil {
 					return
@@ -212,7 +145,7 @@ var edgeAttacks = []attack{
 	}},
 	{"abandoned-polls", lasting, func(a *attacker) {
 		a.call("POST", "/v1/queues/evil-empty", "{}")
-		for a.Err() == nil {
+		for a.again() {
 			for range 20 {
 				if c := a.raw(); c != nil {
 					fmt.Fprintf(c, "POST /v1/queues/evil-empty/receive?max=10&wait_ms=20000 HTTP/1.1\r\n%sContent-Length: 0\r\n\r\n", a.head())
@@ -239,7 +172,7 @@ func (a *attacker) busy(c *net.TCPConn, state int) {
 		fmt.Fprintf(c, "POST /v1/queues/evil-queue/receive?max=10&wait_ms=20000 HTTP/1.1\r\n%sContent-Length: 0\r\n\r\n", a.head())
 		return
 	}
-	if a.begin(c, []string{"/ws", "/ws/ingest", "/ws/chat", "/ws/lanes"}[a.pick(4)]) == nil || state == 4 {
+	if a.begin(c, paths[a.pick(4)]) == nil || state == 4 {
 		return
 	}
 	text(c, `{"type":"join","room":"evil","presence":true,"id":1}`)

@@ -4,39 +4,22 @@ import (
 	"fmt"
 	"strings"
 	"time"
-
-	"github.com/tidewire/tidewire/websocket"
 )
 
 // slowAttacks take what they asked for slowly, or leave connections half open.
 var slowAttacks = []attack{
 	{"slow-readers", lasting, func(a *attacker) {
-		a.side(10*a.scale, func(i int) {
+		side(a.many(10), func(i int) {
 			c := a.raw()
 			if c == nil {
 				return
 			}
-			switch i % 4 {
-			case 0:
+			if i%4 == 0 {
 				fmt.Fprintf(c, "GET /v1/streams/%s/messages?limit=1000 HTTP/1.1\r\n%s\r\n", bigStream, a.head())
-			case 1:
-				p := a.begin(c, "/ws")
-				if p == nil {
-					return
-				}
-				text(c, `{"type":"subscribe","stream":%q,"from":"start","id":1}`, bigStream)
-			case 2:
-				p := a.begin(c, "/ws")
-				if p == nil {
-					return
-				}
-				text(c, `{"type":"query","query":{"items":[{"tags":[%q]}]},"limit":1000,"id":1}`, bigTag)
-			default:
-				p := a.begin(c, "/ws/chat")
-				if p == nil {
-					return
-				}
-				text(c, `{"type":"join","room":%q,"history":1000,"id":1}`, bigRoom)
+			} else if a.begin(c, []string{"", "/ws", "/ws", "/ws/chat"}[i%4]) == nil || !text(c, "%s", []string{"",
+				`{"type":"subscribe","stream":"` + bigStream + `","from":"start","id":1}`, `{"type":"query","query":{"items":[{"tags":["` + bigTag + `"]}]},"limit":1000,"id":1}`,
+				`{"type":"join","room":"` + bigRoom + `","history":1000,"id":1}`}[i%4]) {
+				return
 			}
 			some := make([]byte, 1+a.pick(2000))
 			for a.pause(100 * time.Millisecond) {
@@ -46,18 +29,19 @@ var slowAttacks = []attack{
 			}
 		})
 	}},
-	{"half-open", lasting, func(a *attacker) {
-		for range 20 * a.scale {
-			for way := range 4 {
-				a.halfOpen(way)
+	{"half-open", lasting, func(a *attacker) { // closes its own half of connections in many states
+		for n := range a.many(80) {
+			if c := a.raw(); c != nil {
+				a.busy(c, 1+n%7)
+				c.CloseWrite()
 			}
 		}
 		a.hold()
 	}},
 	{"giant-headers", lasting, func(a *attacker) {
 		line := "X-Header: " + strings.Repeat("h", 1000) + "\r\n"
-		a.side(10*a.scale, func(i int) {
-			for a.Err() == nil {
+		side(a.many(10), func(i int) {
+			for a.again() {
 				c := a.raw()
 				if c == nil {
 					return
@@ -79,27 +63,4 @@ var slowAttacks = []attack{
 			}
 		})
 	}},
-}
-
-// halfOpen opens a connection and closes its own half in one of several states. It reads nothing.
-func (a *attacker) halfOpen(way int) {
-	c := a.raw()
-	if c == nil {
-		return
-	}
-	switch way {
-	case 0: // in the middle of a handshake
-		fmt.Fprintf(c, upgrade, "/ws", a.head())
-	case 1: // in the middle of a body
-		fmt.Fprintf(c, "POST /v1/streams/evil-0/messages HTTP/1.1\r\n%sContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{", a.head())
-	case 2: // as a subscriber that gets a lot
-		if a.begin(c, "/ws") != nil {
-			text(c, `{"type":"subscribe","stream":%q,"from":"start","id":1}`, bigStream)
-		}
-	default: // in the middle of a message
-		if a.begin(c, "/ws/ingest") != nil {
-			c.Write(append(beginning(websocket.OpText, true, 1000), "x"...))
-		}
-	}
-	c.CloseWrite()
 }

@@ -3,7 +3,6 @@ package hostile
 import (
 	"bufio"
 	"context"
-	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -22,8 +21,7 @@ const upgrade = "GET %s HTTP/1.1\r\n%sUpgrade: websocket\r\nConnection: Upgrade\
 // peer is a WebSocket of an attacker that reads.
 type peer struct {
 	*net.TCPConn
-	in     *bufio.Reader
-	closed int // the code of the server's Close frame; 0 if none has come
+	in *bufio.Reader
 }
 
 // dial returns a WebSocket; nil if the server rejects it, which it may.
@@ -106,81 +104,57 @@ func beginning(op websocket.Opcode, fin bool, length int) []byte {
 	return websocket.AppendHeader(nil, websocket.Header{Fin: fin, Op: op, Masked: true, Key: [4]byte{1, 2, 3, 4}, Length: int64(length)})
 }
 
-// next returns the next text message of one frame; nothing and no error if none begins before the deadline. It answers pings.
-func (p *peer) next(deadline time.Time) (payload []byte, err error) {
-	for {
-		p.SetReadDeadline(deadline)
-		if _, err := p.in.Peek(2); err != nil {
-			if isTimeout(err) {
-				err = nil
-			}
+// next returns the next text message of one frame; nothing and no error if none begins within a moment. It answers pings.
+func (p *peer) next() (payload []byte, err error) {
+	p.SetReadDeadline(time.Now().Add(20 * time.Millisecond))
+	for n := 2; ; n++ {
+		head, err := p.in.Peek(n)
+		if n == 2 && isTimeout(err) {
+			return nil, nil
+		}
+		if err != nil {
 			return nil, err
 		}
 		p.SetReadDeadline(time.Now().Add(patience))
-		h, payload, err := p.frame()
-		switch {
-		case err != nil:
-			return nil, err
-		case h.Op == websocket.OpPing:
-			frame(p.TCPConn, websocket.OpPong, payload)
-		case h.Op == websocket.OpClose:
-			if len(payload) >= 2 {
-				p.closed = int(binary.BigEndian.Uint16(payload))
-			}
-			return nil, io.EOF
-		case h.Op == websocket.OpText && h.Fin:
-			return payload, nil
-		}
-	}
-}
-
-// frame reads one frame.
-func (p *peer) frame() (h websocket.Header, payload []byte, err error) {
-	for n := 2; ; n++ {
-		head, err := p.in.Peek(n)
-		if err != nil {
-			return h, nil, err
-		}
 		h, used, err := websocket.ParseHeader(head)
 		if err != nil {
-			return h, nil, err
+			return nil, err
 		}
 		if used == 0 {
 			continue
 		}
 		p.in.Discard(used)
 		payload = make([]byte, h.Length)
-		_, err = io.ReadFull(p.in, payload)
-		return h, payload, err
+		if _, err := io.ReadFull(p.in, payload); err != nil {
+			return nil, err
+		}
+		switch h.Op {
+		case websocket.OpText:
+			return payload, nil
+		case websocket.OpPing:
+			frame(p.TCPConn, websocket.OpPong, payload)
+		case websocket.OpClose:
+			return nil, io.EOF
+		}
+		return nil, nil
 	}
 }
 
 // heard has the answers of a conversation, by request id, and how it ended.
 type heard struct {
 	answers map[int]message
-	closed  int // the code of the server's Close frame; 0 if none has come
 	err     error
 }
 
-// converse sends messages on a new connection, with ids from 1 on, and returns
-// when all are answered or the connection has ended.
+// converse sends messages on a new connection, with ids from 1 on, and returns when all are answered or the connection has ended.
 func (a *attacker) converse(path string, requests ...string) heard {
-	return a.talk(path, func(h heard) bool { return len(h.answers) == len(requests) }, requests...)
-}
-
-// talk is converse that ends when enough returns true.
-func (a *attacker) talk(path string, enough func(heard) bool, requests ...string) heard {
+	h := heard{answers: make(map[int]message)}
 	p := a.dial(path)
 	if p == nil {
-		return heard{err: net.ErrClosed}
+		h.err = net.ErrClosed
+		return h
 	}
 	defer p.Close()
-	return a.listen(p, enough, requests...)
-}
-
-// listen sends messages on a connection, and reads until enough returns true or the connection has ended.
-func (a *attacker) listen(p *peer, enough func(heard) bool, requests ...string) heard {
-	h := heard{answers: make(map[int]message)}
 	g := a.w.current()
 	a.calls.Go(func() { // the server need not read while its answers are not read
 		for _, r := range requests {
@@ -189,11 +163,9 @@ func (a *attacker) listen(p *peer, enough func(heard) bool, requests ...string) 
 			}
 		}
 	})
-	for since := time.Now(); h.err == nil && a.Err() == nil && !enough(h); {
+	for since := time.Now(); h.err == nil && a.Err() == nil && len(h.answers) < len(requests); {
 		var payload []byte
-		payload, h.err = p.next(time.Now().Add(20 * time.Millisecond))
-		h.closed = p.closed
-		if payload != nil {
+		if payload, h.err = p.next(); payload != nil {
 			a.hear(payload, h.answers)
 		}
 		if time.Since(since) > patience && h.err == nil && !g.stopping() {
@@ -240,19 +212,6 @@ func (a *attacker) refusal(path, request string, codes ...string) {
 	m, answered := a.converse(path, request).answers[1]
 	if answered && (m.Type != "error" || !slices.Contains(codes, m.Code) && !a.off(m.Code)) {
 		a.wrong("taken", "%.300s on %s was answered %+v, want one of %v", request, path, m, codes)
-	}
-}
-
-// refusalOrNone is refusal for a request that the server may leave unanswered, because
-// its id is unclear. The answer to the next request, 2, shows that none will come.
-func (a *attacker) refusalOrNone(path, request string, codes ...string) {
-	const unknown = `{"type":"nonsense","id":2}`
-	h := a.talk(path, func(h heard) bool { return h.answers[2].Type != "" }, request, unknown)
-	if m := h.answers[1]; m.Type != "" && (m.Type != "error" || !slices.Contains(codes, m.Code) && !a.off(m.Code)) {
-		a.wrong("taken", "%.300s on %s was answered %+v, want one of %v or nothing", request, path, m, codes)
-	}
-	if m := h.answers[2]; h.err == nil && a.Err() == nil && m.Code != "unknown_type" && !a.off(m.Code) {
-		a.wrong("answer", "%s on %s, after a request in doubt, was answered %+v, want unknown_type", unknown, path, m)
 	}
 }
 

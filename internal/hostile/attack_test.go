@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -45,11 +46,14 @@ type attacker struct {
 	name     string
 	addr     string
 	random   *rand.Rand // of the goroutine of run
-	scale    int        // 1 in a short run; more connections and bytes in a long one
+	scale    int        // 0 if each attack runs once; more connections and bytes in a long run
+	rounds   atomic.Int64
 	standing standing
 	user     string
 	token    string       // of an entitled attacker in closed mode
 	client   *http.Client // of call
+
+	connected func()
 
 	mu     sync.Mutex // guards open, gone and chance
 	chance *rand.Rand // of any goroutine
@@ -61,17 +65,18 @@ type attacker struct {
 // newAttacker returns an attacker that is entitled.
 func (w *world) newAttacker(ctx context.Context, name, addr string, seed uint64, scale int) *attacker {
 	a := &attacker{Context: ctx, w: w, name: name, addr: addr, scale: scale, random: rand.New(rand.NewPCG(seed, 15)), chance: rand.New(rand.NewPCG(seed, 16))}
-	a.user = fmt.Sprintf("evil-%d", w.users.next())
+	a.user = fmt.Sprintf("evil-%d", w.users.Add(1))
 	a.token = w.gate.evil(a.user)
 	a.client = &http.Client{Transport: &http.Transport{DialContext: evilDialer().DialContext, DisableKeepAlives: true}}
 	return a
 }
 
-// perform runs one attack for a while.
-func (w *world) perform(ctx context.Context, a attack, addr string, seed uint64, scale int, length time.Duration) {
+// perform runs one attack for a while. It calls connected, unless that is nil, once the attack holds its connections.
+func (w *world) perform(ctx context.Context, a attack, addr string, seed uint64, scale int, length time.Duration, connected func()) {
 	ctx, cancel := context.WithTimeout(ctx, length)
 	defer cancel()
 	it := w.newAttacker(ctx, a.name, addr, seed, scale)
+	it.connected = connected
 	if w.gate != nil {
 		it.standing = []standing{entitled, entitled, entitled, tokenless, mistaken}[it.pick(5)]
 	}
@@ -104,7 +109,9 @@ func (a *attacker) own(c io.Closer) bool {
 		c.Close()
 		return false
 	}
-	a.open = append(a.open, c)
+	if a.open = append(a.open, c); len(a.open) == 8 {
+		a.holds()
+	}
 	return true
 }
 
@@ -115,26 +122,40 @@ func (a *attacker) pick(n int) int {
 	return a.chance.IntN(n)
 }
 
-// hold waits until the attack is over.
-func (a *attacker) hold() { <-a.Done() }
+// again reports whether to do it once more: until the attack is over, or a few times if each attack runs once.
+func (a *attacker) again() bool {
+	return a.Err() == nil && (a.scale > 0 || a.rounds.Add(1) <= 20)
+}
 
-// pause waits, and reports whether the attack still runs.
-func (a *attacker) pause(d time.Duration) bool {
-	select {
-	case <-a.Done():
-		return false
-	case <-time.After(d):
-		return true
+// many returns the number of connections or messages that is n in a short run.
+func (a *attacker) many(n int) int {
+	if a.scale == 0 {
+		return max(4, n/5)
+	}
+	return n * a.scale
+}
+
+// hold waits until the attack is over.
+func (a *attacker) hold() {
+	a.holds()
+	<-a.Done()
+}
+
+func (a *attacker) holds() {
+	if a.connected != nil {
+		a.connected()
 	}
 }
 
-// side runs n calls in parallel and returns when all have returned.
-func (a *attacker) side(n int, call func(i int)) {
-	var running sync.WaitGroup
-	for i := range n {
-		running.Go(func() { call(i) })
+// pause waits, and reports whether the attack still runs.
+func (a *attacker) pause(d time.Duration) bool {
+	a.holds()
+	select {
+	case <-a.Done():
+		return false
+	case <-time.After(d): // pace: of an attack
+		return true
 	}
-	running.Wait()
 }
 
 // wrong records an answer that the server must not give to any client.

@@ -1,16 +1,13 @@
 package hostile
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
-	"fmt"
 	"io"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"slices"
-	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -24,98 +21,43 @@ import (
 // attackersOf is the environment variable with the orders of a process of attackers.
 const attackersOf = "TIDEWIRE_TEST_ATTACKERS"
 
-// orders say what a process of attackers does, until its input ends.
+// orders say what a process of attackers does. It ends before, if its input does.
 type orders struct {
 	settings
 	Addr   string
 	Secret []byte // of the gate; nil in open mode
-	Cling  bool   // keep connections, and do nothing else
 }
 
-// attackers are a process of attackers.
-type attackers struct {
-	w         *world
-	input     io.Closer
-	connected chan struct{}
-	done      chan struct{} // closed when the process has ended and the fields below are set
-	said      strings.Builder
-	err       error
-}
-
-// startAttackers starts a process of attackers. End it with release.
-func (w *world) startAttackers(o orders) *attackers {
-	w.t.Helper()
+// sendAttackers runs a process of attackers, and fails the test if they saw what they must not see.
+func (w *world) sendAttackers(set settings, addr string) {
+	o, priority := orders{settings: set, Addr: addr}, "19"
+	if set.Length == 0 { // latencies do not matter, and on a busy machine it would take long
+		priority = "0"
+	}
 	if w.gate != nil {
 		o.Secret = w.gate.secret
 	}
 	text, err := json.Marshal(o)
 	if err != nil {
-		w.t.Fatal(err)
+		w.t.Error(err)
+		return
 	}
 	self, err := os.Executable()
 	if err != nil {
-		w.t.Fatal(err)
+		w.t.Error(err)
+		return
 	}
-	cmd := exec.Command("nice", "-n", "19", self, "-test.run=^TestAttackers$", "-test.v", "-test.timeout=0")
+	cmd := exec.CommandContext(w.giveUp, "nice", "-n", priority, self, "-test.run=^TestAttackers$", "-test.v", "-test.timeout=0")
 	cmd.Env = append(os.Environ(), attackersOf+"="+string(text))
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // Linux compares priorities within a session alone
-	a := &attackers{w: w, connected: make(chan struct{}), done: make(chan struct{})}
-	output, err := cmd.StdoutPipe()
+	input, err := cmd.StdinPipe()
 	if err != nil {
-		w.t.Fatal(err)
+		w.t.Error(err)
+		return
 	}
-	cmd.Stderr = cmd.Stdout
-	if a.input, err = cmd.StdinPipe(); err != nil {
-		w.t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		w.t.Fatal(err)
-	}
-	go func() {
-		a.listen(output)
-		a.err = cmd.Wait()
-		close(a.done)
-	}()
-	return a
-}
-
-// Lines of a process of attackers that the test reads.
-const (
-	saysConnected = "attackers are connected"
-	saysRefused   = "attackers were refused: "
-)
-
-func (a *attackers) listen(output io.Reader) {
-	lines := bufio.NewScanner(output)
-	for lines.Scan() {
-		line := lines.Text()
-		if line == saysConnected {
-			close(a.connected)
-		}
-		if text, ok := strings.CutPrefix(line, saysRefused); ok {
-			var n int64
-			fmt.Sscan(text, &n)
-			a.w.refused.n.Add(n)
-		}
-		fmt.Fprintln(&a.said, line)
-	}
-	io.Copy(io.Discard, output) // after a line that is too long
-}
-
-// awaitConnected waits until attackers that cling have had time to connect.
-func (a *attackers) awaitConnected() {
-	select {
-	case <-a.connected:
-	case <-a.done:
-	}
-}
-
-// release ends the attackers, and fails the test if they saw what they must not see.
-func (a *attackers) release() {
-	a.input.Close()
-	<-a.done
-	if a.err != nil {
-		a.w.t.Errorf("attackers: %v\n%s", a.err, a.said.String())
+	defer input.Close()
+	if output, err := cmd.CombinedOutput(); err != nil {
+		w.t.Errorf("attackers: %v\n%s", err, output)
 	}
 }
 
@@ -125,95 +67,108 @@ func TestAttackers(t *testing.T) {
 	if text == "" {
 		return
 	}
-	_ = os.WriteFile("/proc/self/autogroup", []byte("19"), 0) // the session's priority, on Linux
 	var o orders
 	if err := json.Unmarshal([]byte(text), &o); err != nil {
 		t.Fatal(err)
+	}
+	if o.Length > 0 {
+		_ = os.WriteFile("/proc/self/autogroup", []byte("19"), 0) // the session's priority, on Linux
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
 		io.Copy(io.Discard, os.Stdin)
 		cancel()
 	}()
-	w := &world{t: t, producing: ctx, giveUp: ctx, drained: make(chan struct{}), faults: make(map[string]*fault)}
+	var g *gate
 	if o.Secret != nil {
-		w.gate = &gate{t: t, secret: o.Secret}
+		g = &gate{t: t, secret: o.Secret}
 	}
+	w := newWorld(t, ctx, ctx, g)
 	w.begin(o.Addr)
 	defer w.report()
-	if o.Cling {
-		w.users.n.Store(1 << 20) // none of those that have attacked
-		w.cling(o)
-	} else {
-		w.rage(o.settings, o.Addr)
-	}
-	fmt.Printf("%s%d\n", saysRefused, w.refused.n.Load())
+	w.rage(o.settings, o.Addr)
 }
 
-// cling keeps connections of some kinds.
-func (w *world) cling(o orders) {
-	var attacking sync.WaitGroup
+// cling has attackers keep connections of some kinds until release is called.
+func (w *world) cling(addr string, seed uint64) (release func()) {
+	ctx, cancel := context.WithCancel(w.giveUp)
+	w.users.Store(1 << 20) // none of those that have attacked
+	var attacking, connecting sync.WaitGroup
 	for _, it := range slices.Concat(memoryAttacks, edgeAttacks, slowAttacks) {
-		if slices.Contains([]string{"slow-readers", "half-open", "messages-unread", "join-unread", "unfinished-messages", "unfinished-bodies", "no-credits", "idle-keep-alive", "trickle"}, it.name) {
-			attacking.Go(func() { w.perform(w.giveUp, it, o.Addr, o.Seed, 1, time.Hour) })
+		if slices.Contains([]string{"slow-readers", "half-open", "messages-unread", "join-unread", "unfinished-messages", "unfinished-bodies", "subscriptions-unread", "idle-keep-alive", "trickle"}, it.name) {
+			connecting.Add(1)
+			connected := sync.OnceFunc(connecting.Done)
+			attacking.Go(func() {
+				defer connected()
+				w.perform(ctx, it, addr, seed, 1, time.Hour, connected)
+			})
 		}
 	}
-	time.Sleep(time.Second) // so that they have connected; with less time the stop is easier
-	fmt.Println(saysConnected)
-	attacking.Wait()
+	connecting.Wait()
+	return func() {
+		cancel()
+		attacking.Wait()
+	}
 }
 
-// rage runs the attacks: in the middle of the time all attacks on memory at
-// once, and otherwise a few at a time, each at least once if there is enough
-// time.
+// atOnce is how many attacks run at the same time, and once how long one takes at most that runs once.
+const atOnce, once = 4, 400 * time.Millisecond
+
+// rage runs the attacks in a random order, a few at a time: each once, or again and again for a time. In the middle of that time all attacks on memory run
+// at once.
 func (w *world) rage(set settings, addr string) {
 	attacks := set.attacks(w.t)
 	random := rand.New(rand.NewPCG(set.Seed, 1))
-	ctx, cancel := context.WithTimeout(w.giveUp, set.Length)
+	each := once
+	ctx, cancel := context.WithCancel(w.giveUp)
+	if set.Length > 0 {
+		ctx, cancel = context.WithTimeout(w.giveUp, set.Length)
+		// The attacks share the time that the storm leaves.
+		each = min(10*time.Second, max(500*time.Millisecond, set.Length*7/10*atOnce/time.Duration(len(attacks))))
+	}
 	defer cancel()
-	var mu sync.Mutex
-	var next []attack
-	perform := func(it attack, length time.Duration) {
-		mu.Lock()
-		seed := random.Uint64()
-		mu.Unlock()
-		if it.ends == brief {
-			w.perform(w.giveUp, it, addr, seed, set.scale(), patience)
-		} else {
-			w.perform(ctx, it, addr, seed, set.scale(), length)
-		}
-	}
-	pick := func() attack {
-		mu.Lock()
-		defer mu.Unlock()
-		if len(next) == 0 {
-			next = slices.Clone(attacks)
-			random.Shuffle(len(next), func(i, j int) { next[i], next[j] = next[j], next[i] })
-		}
-		it := next[0]
-		next = next[1:]
-		return it
-	}
-	// The attacks share the time that is left after the storm.
-	each := min(10*time.Second, max(500*time.Millisecond, set.Length*7/10*atOnce/time.Duration(len(attacks))))
 	var attacking sync.WaitGroup
-	storm := time.NewTimer(set.Length / 3)
-	defer storm.Stop()
+	perform := func(it attack, seed uint64, length time.Duration) {
+		if it.ends == brief {
+			w.perform(w.giveUp, it, addr, seed, set.scale(), patience, nil)
+		} else {
+			w.perform(ctx, it, addr, seed, set.scale(), length, nil)
+		}
+	}
+	type turn struct {
+		attack
+		seed uint64
+	}
+	turns := make(chan turn)
 	for range atOnce {
 		attacking.Go(func() {
-			for ctx.Err() == nil {
-				perform(pick(), each)
+			for it := range turns {
+				perform(it.attack, it.seed, each)
 			}
 		})
 	}
-	select {
-	case <-ctx.Done():
-	case <-storm.C:
-		for _, it := range memoryAttacks {
-			if set.Only == nil || slices.Contains(set.Only, it.name) {
-				attacking.Go(func() { perform(it, max(each, set.Length/4, stormLeast)) })
+	if set.Length > 0 {
+		attacking.Go(func() {
+			select {
+			case <-time.After(set.Length / 3):
+			case <-ctx.Done():
+			}
+			side(len(memoryAttacks), func(i int) {
+				if it := memoryAttacks[i]; set.Only == nil || slices.Contains(set.Only, it.name) {
+					perform(it, set.Seed, max(each, set.Length/4, 5*time.Second))
+				}
+			})
+		})
+	}
+	for again := true; again && ctx.Err() == nil; again = set.Length > 0 {
+		random.Shuffle(len(attacks), func(i, j int) { attacks[i], attacks[j] = attacks[j], attacks[i] })
+		for _, it := range attacks {
+			select {
+			case turns <- turn{it, random.Uint64()}:
+			case <-ctx.Done():
 			}
 		}
 	}
+	close(turns)
 	attacking.Wait()
 }

@@ -4,7 +4,7 @@
 //	make test-hostile MODE=closed SEED=7 DURATION=10m ATTACK=trickle,join-unread
 //
 // The server is a `tidewire serve` process on a real PostgreSQL. Attacks are
-// small functions with a name; a seed picks them, and several run at once. Well-behaved
+// small functions with a name; a seed picks their order, and several run at once. Well-behaved
 // clients publish, subscribe, work, chat, append and read meanwhile. The server
 // may limit, refuse and cut off attackers as it likes. It has to
 //
@@ -24,6 +24,11 @@
 // the token of a user evil-N, who has rights on evil things alone. Whatever an attacker
 // gets that it has no right to is a fault. More attacks run in this mode: on the
 // proof of who a client is, and on what belongs to others.
+//
+// Without settings, TestHostile runs each attack once, in closed mode, which has all of them: what
+// a test run can wait for. TestHostile_Memory, a long test, runs them again and again in both modes,
+// and all that aim at the server's memory at once. What an answer has to be is held where it is made, in
+// internal/gateway and internal/auth; here all of it happens at once.
 //
 // On Linux attackers dial from 127.0.0.2, and the well-behaved from 127.0.0.1.
 // They are a process of their own with the lowest priority: see attackers_test.go.

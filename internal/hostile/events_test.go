@@ -5,128 +5,68 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tidewire/tidewire/eventstore"
 )
 
-// slots are events that two callers race for, one after the other: each event
-// is appended on the condition that it does not exist yet. A subscriber sees
-// all of them.
+// slots are events that two callers race for: each appends each of them, on the condition that it does not exist yet. A subscriber sees all of them.
 type slots struct {
 	w *world
 
 	mu    sync.Mutex
-	taken map[int64]int64 // acknowledged positions, by slot
+	taken map[int]int64 // acknowledged positions, by slot
 	last  int64
 	seen  []stored
 }
 
 func (s *slots) make() {
-	s.taken = make(map[int64]int64)
-	var slot counter
-	var racing sync.WaitGroup
-	for n := range 2 {
-		racing.Go(func() { s.race(fmt.Sprintf("appender %d", n), &slot) })
-	}
-	racing.Wait()
-}
-
-// race appends for one slot at a time. Each slot is tried twice, so that
-// exactly one of the two attempts wins it.
-func (s *slots) race(who string, number *counter) {
-	ask := int64(0)
-	again := false
-	s.w.keep(who, "/ws", func(l *line) error {
-		for {
-			if !again {
-				if s.w.producing.Err() != nil {
-					return nil
+	s.taken = make(map[int]int64)
+	side(2, func(i int) {
+		who := fmt.Sprintf("appender %d", i)
+		s.w.produce(work{who: who, path: "/ws",
+			ask: func(l *line, slot int) {
+				l.ask(slot, `{"type":"append","events":[{"type":"Taken","tags":["good","slot:%d"],"data":{"by":%q},"id":"good/%s %d"}],"condition":{"query":{"items":[{"tags":["good","slot:%d"]}]},"after":0},"id":%d}`,
+					slot, who, who, slot, slot, slot)
+			},
+			done: func(slot int, m message) { // the position is the same for the winner and in conflicts
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				position := m.Position
+				if len(m.Positions) == 1 {
+					position = m.Positions[0]
 				}
-				ask, again = number.next(), true
-			}
-			if err := s.attempt(l, who, ask); err != nil {
-				return err
-			}
-			again = false
-			time.Sleep(s.w.pause)
-		}
+				if at, known := s.taken[slot]; known && at != position {
+					s.w.fault(who, "two of one", "slot %d is at %d and at %d: %+v", slot, at, position, m)
+				}
+				s.taken[slot] = position
+				s.last = max(s.last, position)
+			}})
 	})
-}
-
-func (s *slots) attempt(l *line, who string, ask int64) error {
-	slot, id := ask/2, int(ask)+1
-	l.ask(id, `{"type":"append","events":[{"type":"Taken","tags":["good","slot:%d"],"data":{"by":%q},"id":"good/%s %d"}],"condition":{"query":{"items":[{"tags":["good","slot:%d"]}]},"after":0},"id":%d}`,
-		slot, who, who, ask, slot, id)
-	for answered := false; !answered; {
-		err := l.next(func(m message) {
-			if m.ID != id {
-				l.refused(m)
-				return
-			}
-			answered = true
-			switch {
-			case m.Type == "ok" && len(m.Positions) == 1:
-				s.note(who, slot, m.Positions[0], true)
-			case m.Code == "conflict":
-				s.note(who, slot, m.Position, false)
-			default:
-				l.refused(m)
-			}
-		})
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// note records the position of a slot's event: the position must be the same for
-// the winner and in conflicts.
-func (s *slots) note(who string, slot, position int64, won bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if at, known := s.taken[slot]; known && at != position {
-		s.w.fault(who, "two of one", "slot %d is at %d and at %d (won: %v)", slot, at, position, won)
-	}
-	s.taken[slot] = position
-	s.last = max(s.last, position)
 }
 
 func (s *slots) take() {
-	last := int64(0)
-	who := "watcher of events"
-	s.w.keep(who, "/ws", func(l *line) error {
-		l.ask(1, `{"type":"subscribe","subscription":"all","query":{"items":[{"tags":["good"]}]},"after":%d,"id":1}`, last)
-		var deadline time.Time
-		var ended bool
-		for {
-			err := l.next(func(m message) {
-				switch {
-				case m.Type == "event" && m.Event.Position <= last:
-					s.w.fault(who, "order", "position %d after %d", m.Event.Position, last)
-				case m.Type == "event":
-					last = m.Event.Position
-					s.mu.Lock()
-					s.seen = append(s.seen, stored{last, fmt.Sprint(m.Event.Tags)})
-					s.mu.Unlock()
-				default:
-					l.refused(m)
-				}
-			})
-			if err != nil {
-				return err
+	last, who := int64(0), "watcher of events"
+	s.w.consume(who, "/ws",
+		func(l *line) {
+			l.ask(joinID, `{"type":"subscribe","subscription":"all","query":{"items":[{"tags":["good"]}]},"after":%d,"id":%d}`, last, joinID)
+		},
+		func(_ *line, m message) {
+			if m.Type != "event" {
+				return
 			}
+			if m.Event.Position <= last {
+				s.w.fault(who, "order", "position %d after %d", m.Event.Position, last)
+			}
+			last = m.Event.Position
+			s.seen = append(s.seen, stored{last, fmt.Sprint(m.Event.Tags)})
+		},
+		func() bool {
 			s.mu.Lock()
-			complete := last >= s.last
-			s.mu.Unlock()
-			if ended, deadline = s.w.ending(deadline); ended && (complete || time.Now().After(deadline)) {
-				return nil
-			}
-		}
-	})
+			defer s.mu.Unlock()
+			return last >= s.last
+		})
 }
 
 func (s *slots) check(ctx context.Context, pool *pgxpool.Pool) error {
@@ -139,8 +79,7 @@ func (s *slots) check(ctx context.Context, pool *pgxpool.Pool) error {
 	if err != nil {
 		return err
 	}
-	var all []stored
-	at := make(map[string]int64)
+	var all, named []stored
 	for e, err := range store.QueryStream(ctx, eventstore.Tagged("good"), eventstore.ReadOptions{}) {
 		if err != nil {
 			return err
@@ -151,19 +90,14 @@ func (s *slots) check(ctx context.Context, pool *pgxpool.Pool) error {
 			s.w.fault("appenders", "not their own", "%s with tags %q is at %d", e.Type, e.Tags, e.Position)
 			continue
 		}
-		if slot := e.Tags[1]; at[slot] != 0 {
-			s.w.fault("appenders", "two of one", "%s is at %d and at %d", slot, at[slot], e.Position)
-		} else {
-			at[slot] = e.Position
-		}
+		named = append(named, stored{e.Position, e.Tags[1]})
 	}
+	answered := make(map[string]int64)
 	for slot, position := range s.taken {
-		if at[fmt.Sprint("slot:", slot)] != position {
-			s.w.fault("appenders", "lost", "slot %d was answered with position %d and is at %d", slot, position, at[fmt.Sprint("slot:", slot)])
-		}
+		answered[fmt.Sprint("slot:", slot)] = position
 	}
+	s.w.promised("appenders", answered, named)
 	s.w.same("watcher of events", s.seen, all)
-	s.w.sent += len(s.taken)
 	s.w.t.Logf("events: %d slots taken, %d seen", len(s.taken), len(s.seen))
 	return nil
 }

@@ -20,7 +20,7 @@ var rules = []string{
 	"producer: enqueue queue:{claim.of}", "consumer: consume queue:{claim.of}", "HTTP-consumer: consume queue:{claim.of}", "operator: inspect queue:{claim.of}",
 	"talker: join,chat room:{claim.of}", "listener: join,history room:{claim.of}",
 	"appender: append,query events:default#good", "watcher: query events:default#good",
-	"feeder: write ingest:*", "regular: publish,read stream:{claim.of}", "monitor: metrics,profile server:*",
+	"feeder: write ingest:*", "monitor: metrics,profile server:*",
 	"preparer: admin,publish stream:**", "preparer: admin,enqueue queue:**", "preparer: join,chat room:" + bigRoom, "preparer: append events:default#evil",
 
 	"evil: join,chat,history,presence room:evil*", "evil: join,chat,history,presence room:stored-evil*", "evil: join,chat,history room:" + bigRoom,

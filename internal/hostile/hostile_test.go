@@ -14,38 +14,29 @@ import (
 	"time"
 
 	"github.com/tidewire/tidewire/internal/pgtest"
+	"github.com/tidewire/tidewire/internal/testkit"
 )
 
-const (
-	// atOnce is how many attacks run at the same time.
-	atOnce = 4
-	// stormLeast is the minimum time for which all attacks on memory run at the same time.
-	stormLeast = 5 * time.Second
-	// slack is the number of additional goroutines and files after the attacks
-	// that do not count as a leak: the number of open requests of well-behaved
-	// clients varies.
-	slack = 60
-	// poolMost is the number of additional files for connections to PostgreSQL,
-	// which stay open after a busy time.
-	poolMost = 40
-)
+// slack is the number of additional goroutines and files after the attacks that do not count as a leak: the number of open requests of well-behaved
+// clients varies. poolMost is the number of additional files for connections to PostgreSQL, which stay open after a busy time.
+const slack, poolMost = 60, 40
+
+// These names are shared by well-behaved clients and attackers in closed mode: attackers may publish to the stream and enqueue to the queue, too.
+const sharedStream, sharedQueue = "shared-0", "shared-jobs"
 
 // settings come from environment variables, which make test-hostile sets.
 type settings struct {
 	Seed   uint64
-	Length time.Duration
-	Only   []string // names of attacks; none means all
-	Closed bool     // the mode of the server
-	Long   bool     // DURATION is set
+	Length time.Duration // of the attacks; 0: each attack runs once, and those on memory do not run all at once
+	Only   []string      // names of attacks; none means all
+	Closed bool          // the mode of the server
 }
 
-// settingsOf returns the settings of a test, which has a mode of its own unless MODE names one.
-func settingsOf(t *testing.T, mode string) settings {
+// settingsOf returns the settings of a test, which has a mode and a length of its own unless MODE and DURATION name others.
+func settingsOf(t *testing.T, mode, length string) settings {
 	t.Helper()
-	s := settings{Seed: 15, Length: 5 * time.Second}
-	if pgtest.Seeds() > 1 {
-		s.Length = 12 * time.Second
-	}
+	var s settings
+	var err error
 	switch mode = cmp.Or(os.Getenv("MODE"), mode); mode {
 	case "open":
 	case "closed":
@@ -53,23 +44,16 @@ func settingsOf(t *testing.T, mode string) settings {
 	default:
 		t.Fatalf("MODE is %q: want open or closed", mode)
 	}
-	if text := os.Getenv("SEED"); text != "" {
-		seed, err := strconv.ParseUint(text, 10, 64)
-		if err != nil {
-			t.Fatalf("SEED is %q: want a number", text)
-		}
-		s.Seed = seed
+	if s.Seed, err = strconv.ParseUint(cmp.Or(os.Getenv("SEED"), "15"), 10, 64); err != nil {
+		t.Fatalf("SEED: %v", err)
 	}
-	if text := os.Getenv("DURATION"); text != "" {
-		length, err := time.ParseDuration(text)
-		if err != nil {
-			t.Fatalf("DURATION is %q: want a time such as 10m", text)
-		}
-		s.Length, s.Long = length, true
+	if s.Length, err = time.ParseDuration(cmp.Or(os.Getenv("DURATION"), length)); err != nil {
+		t.Fatalf("DURATION: %v", err)
 	}
 	if text := os.Getenv("ATTACK"); text != "" {
 		s.Only = strings.Split(text, ",")
 	}
+	t.Logf("MODE=%s SEED=%d DURATION=%v", mode, s.Seed, s.Length)
 	return s
 }
 
@@ -94,52 +78,39 @@ func (s settings) attacks(t *testing.T) []attack {
 	return some
 }
 
-// pause is how long a well-behaved client that sends as much as it may rests after each read of answers. In a long run, which measures latencies, they
-// must leave the server some of its time: one that has no time left is slow without any attack.
-func (s settings) pause() time.Duration {
-	if s.Long {
-		return 50 * time.Millisecond
+// scale is how large an attack is.
+func (s settings) scale() int {
+	if s.Length == 0 {
+		return 0
 	}
-	return 2 * time.Millisecond
+	return 1 + min(9, int(s.Length/(30*time.Second)))
 }
 
-// scale is how large an attack is.
-func (s settings) scale() int { return 1 + min(9, int(s.Length/(30*time.Second))) }
-
-// TestHostile runs attacks while well-behaved clients work. See the package's
-// documentation. Without settings the server is in open mode.
+// TestHostile runs attacks while well-behaved clients work. See the package's documentation. Without settings each attack runs once, in closed mode, which
+// has all of them.
 func TestHostile(t *testing.T) {
 	if testing.Short() {
-		t.Skip("takes a minute")
+		t.Skip("takes several seconds")
 	}
-	t.Parallel() // with the other test: both mostly wait
-	run(t, settingsOf(t, "open"), os.Getenv("TIDEWIRE_HOSTILE_SERVER"))
+	run(t, settingsOf(t, "closed", "0s"), os.Getenv("TIDEWIRE_HOSTILE_SERVER"))
 }
 
-// TestHostile_Memory is TestHostile with a server without the race detector, whose
-// memory is limited, and in closed mode: so a run of all tests has both modes.
+// TestHostile_Memory attacks the program, in both modes, for longer and with all attacks on memory at once. In open mode nothing but its memory limits what
+// it holds.
 func TestHostile_Memory(t *testing.T) {
-	if testing.Short() || os.Getenv("DURATION") != "" {
-		t.Skip("takes a minute; make test-hostile runs TestHostile with both servers")
-	}
-	t.Parallel()
-	run(t, settingsOf(t, "closed"), plainServer(t))
-}
-
-// plainServer builds the program without the race detector.
-func plainServer(t *testing.T) (path string) {
-	t.Helper()
-	path = filepath.Join(t.TempDir(), "tidewire")
-	if out, err := exec.Command("go", "build", "-buildvcs=false", "-o", path, "../../cmd/tidewire").CombinedOutput(); err != nil {
+	testkit.Long(t)
+	program := filepath.Join(t.TempDir(), "tidewire")
+	if out, err := exec.Command("go", "build", "-buildvcs=false", "-o", program, "../../cmd/tidewire").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	return path
+	for _, mode := range []string{"open", "closed"} {
+		t.Run(mode, func(t *testing.T) { run(t, settingsOf(t, mode, "12s"), program) })
+	}
 }
 
 // run runs attacks on the program at a path, or on this program if the path is empty.
 func run(t *testing.T, set settings, program string) {
 	set.attacks(t) // that they exist, before the server starts
-	t.Logf("SEED=%d DURATION=%v closed: %v", set.Seed, set.Length, set.Closed)
 	var g *gate
 	if set.Closed {
 		g = newGate(t)
@@ -149,7 +120,7 @@ func run(t *testing.T, set settings, program string) {
 	giveUp, stop := context.WithCancel(t.Context())
 	defer stop()
 	producing, enough := context.WithCancel(giveUp)
-	w := &world{t: t, program: program, gate: g, pause: set.pause(), producing: producing, giveUp: giveUp, drained: make(chan struct{}), faults: make(map[string]*fault)}
+	w := newWorld(t, producing, giveUp, g)
 	w.begin(s.addr)
 	defer w.report()
 	w.prepare(db)
@@ -158,25 +129,31 @@ func run(t *testing.T, set settings, program string) {
 	for _, c := range citizens {
 		makers.Go(c.make)
 		takers.Go(c.take)
-		if p, ok := c.(*publisher); ok {
-			takers.Go(p.readHTTP)
-		}
 	}
+	w.progress()
 
 	var shown figures
-	shown.before = w.quiet(s, set)
-	w.attack(set, s, &shown)
-	if !s.lives() {
-		t.Fatal("the server has died")
-	}
+	w.times.begin(alone)
+	shown.before = s.sample(time.After(set.Length / 10))
+	w.times.begin(attacked)
+	shown.peak = w.attack(set, s)
+	w.times.begin(other)
 	w.judge(s, &shown)
 
-	// The next server must continue with what the last one was stopped in the
-	// middle of, while attackers keep their connections.
-	s = w.restart(set, s, db.URL)
-	time.Sleep(2 * time.Second) // so that the well-behaved clients make progress
+	// The next server must continue with what the last one was stopped in the middle of, while attackers keep their connections.
+	release := w.cling(s.addr, set.Seed)
+	close(w.current().stop)
+	if err := s.stop(true); err != nil {
+		w.fault("server", "stop", "%v", err)
+	}
+	release()
+	s = startServer(t, program, db.URL, g)
+	w.begin(s.addr)
+	w.progress()
+
 	enough()
 	makers.Wait()
+	w.deadline = time.Now().Add(2 * patience)
 	close(w.drained)
 	takers.Wait()
 	for _, c := range citizens {
@@ -188,75 +165,48 @@ func run(t *testing.T, set settings, program string) {
 	if err := s.stop(false); err != nil {
 		w.fault("server", "stop without clients", "%v", err)
 	}
-	w.show(shown)
+	w.show(s, shown)
 }
-
-// These names are shared by well-behaved clients and attackers in closed mode: attackers may publish to the stream and enqueue to the queue, too.
-const sharedStream, sharedQueue = "shared-0", "shared-jobs"
 
 // citizens are the well-behaved clients.
 func (w *world) citizens(set settings) []citizen {
-	regular := 10
-	if set.Long {
-		regular = 50
+	regular := 2
+	if set.Length > 0 {
+		regular = 10
 	}
 	all := []citizen{
-		&publisher{w: w, stream: "good-0"}, &publisher{w: w, stream: "good-1"}, newJobs(w, "good-jobs", false),
-		newTalkers(w, "good", false), newTalkers(w, "stored-good", true), &slots{w: w}, &feeder{w: w}, &regulars{w: w, stream: "good-regulars", n: regular},
+		&publishers{w: w, stream: "good-0", publish: 1, readers: 1}, &publishers{w: w, stream: "good-1", publish: 1, readers: 1}, newJobs(w, "good-jobs", false),
+		newTalkers(w, "good", false), newTalkers(w, "stored-good", true), &slots{w: w}, &feeder{w: w},
+		&publishers{w: w, stream: "good-regulars", regular: true, publish: 4 * regular, readers: regular},
 	}
 	if set.Closed {
-		all = append(all, &publisher{w: w, stream: sharedStream, shared: true}, newJobs(w, sharedQueue, true))
+		all = append(all, &publishers{w: w, stream: sharedStream, shared: true, publish: 1, readers: 1}, newJobs(w, sharedQueue, true))
 	}
 	return all
 }
 
-// attack has the attackers attack the server for a while, and measures it meanwhile.
-func (w *world) attack(set settings, s *server, shown *figures) {
-	w.times.begin(attacked)
-	defer w.times.begin(other)
-	var sampling sync.WaitGroup
-	over := make(chan struct{})
-	sampling.Go(func() { shown.sample(s, over) })
-	defer sampling.Wait()
-	defer close(over)
-	all := w.startAttackers(orders{settings: set, Addr: s.addr})
-	defer all.release()
-	select {
-	case <-all.done:
-	case <-s.done: // the server has died
+// attack has the attackers attack the server, and returns the most that it held meanwhile.
+func (w *world) attack(set settings, s *server) (peak held) {
+	over := make(chan time.Time)
+	go func() {
+		defer close(over)
+		w.sendAttackers(set, s.addr)
+	}()
+	peak = s.sample(over)
+	if !s.lives() {
+		w.t.Fatal("the server has died")
 	}
-}
-
-// quiet is the most that the server holds for the well-behaved clients alone,
-// within a short time.
-func (w *world) quiet(s *server, set settings) (most held) {
-	rounds := 30
-	if set.Long {
-		time.Sleep(2 * time.Second) // the first requests open streams
-		rounds = 100
-	}
-	w.times.begin(alone)
-	for range rounds {
-		now, err := s.held()
-		if err != nil {
-			w.t.Fatal(err)
-		}
-		most = held{max(most.goroutines, now.goroutines), max(most.files, now.files)}
-		time.Sleep(100 * time.Millisecond)
-	}
-	return most
+	return peak
 }
 
 // judge checks the server after the attacks.
 func (w *world) judge(s *server, shown *figures) {
 	w.tidy()
-	quiet, now := shown.before, held{}
-	w.wait("server", "what attackers made it hold is released", func() (ok bool) {
+	testkit.Eventually(w.t, "what attackers made the server hold is released", func() (ok bool) {
 		var err error
-		now, err = s.held()
-		return err == nil && now.goroutines <= quiet.goroutines+slack && now.files <= quiet.files+slack+poolMost
+		shown.after, err = s.held()
+		return err == nil && shown.after.goroutines <= shown.before.goroutines+slack && shown.after.files <= shown.before.files+slack+poolMost
 	})
-	shown.after = now
 	samples, err := s.metrics()
 	if err != nil {
 		w.fault("server", "metrics", "%v", err)
@@ -264,26 +214,17 @@ func (w *world) judge(s *server, shown *figures) {
 	if n := samples["tidewire_panics_total"]; n > 0 {
 		w.fault("server", "panics", "%v: see what it said", n)
 	}
-	peak := s.peak()
-	if w.gate != nil {
-		w.t.Logf("%d requests on what others own", w.refused.n.Load())
-	}
-	shown.memory, shown.refused = peak, refusals(samples)
-	if w.program != "" && peak > memoryBound {
-		w.fault("server", "memory", "%d MiB at the peak, want %d at most", peak>>20, memoryBound>>20)
+	shown.memory, shown.refused = s.peak(), refusals(samples)
+	if s.bound > 0 && shown.memory > s.bound {
+		w.fault("server", "memory", "%d MiB at the peak, want %d at most", shown.memory>>20, s.bound>>20)
 	}
 }
 
-// restart stops the server while attackers keep their connections, and starts another.
-func (w *world) restart(set settings, s *server, url string) *server {
-	clinging := w.startAttackers(orders{settings: set, Addr: s.addr, Cling: true})
-	clinging.awaitConnected()
-	close(w.current().stop)
-	if err := s.stop(true); err != nil {
-		w.fault("server", "stop", "%v", err)
+// side runs n calls in parallel and returns when all have returned.
+func side(n int, call func(i int)) {
+	var running sync.WaitGroup
+	for i := range n {
+		running.Go(func() { call(i) })
 	}
-	clinging.release()
-	s = startServer(w.t, w.program, url, w.gate)
-	w.begin(s.addr)
-	return s
+	running.Wait()
 }

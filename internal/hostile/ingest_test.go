@@ -3,18 +3,14 @@ package hostile
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
-
-	"github.com/tidewire/tidewire/websocket"
 )
 
-// feeder ingests with acknowledgements.
+// feeder ingests with acknowledgements, which are counts of the messages of a connection.
 type feeder struct {
-	w *world
-
+	w     *world
 	acked []string
 }
 
@@ -23,51 +19,29 @@ func (f *feeder) make() {
 	f.w.keep("feeder", "/ws/ingest?ack=1", func(l *line) error {
 		var sent []string
 		acked := 0
-		asked := time.Now()
 		for {
 			for f.w.producing.Err() == nil && len(sent)-acked < 20 && !l.in.stopping() {
 				n++
 				sent = append(sent, fmt.Sprint("feed ", n))
+				l.asked[0] = time.Now() // an acknowledgement has no id
 				l.say("%s", sent[len(sent)-1])
 			}
 			if f.w.producing.Err() != nil && acked == len(sent) {
 				return nil
 			}
-			count, err := f.next(l)
-			if count > acked {
-				f.acked = append(f.acked, sent[acked:count]...)
-				acked, asked = count, time.Now()
-			}
+			before := acked
+			err := l.next(func(m message) {
+				f.acked = append(f.acked, sent[acked:m.Count]...)
+				acked = int(m.Count)
+			})
 			if err != nil {
 				return err
 			}
-			if time.Since(asked) > patience && !l.in.stopping() {
-				f.w.fault("feeder", "no answer", "%d of %d messages acknowledged, and no more within %v", acked, len(sent), patience)
-				asked = time.Now()
+			if acked > before {
+				time.Sleep(pause) // pace: of a well-behaved client
 			}
-			time.Sleep(f.w.pause)
 		}
 	})
-}
-
-// next returns the newest count there is, or 0.
-func (f *feeder) next(l *line) (count int, err error) {
-	if err := f.w.giveUp.Err(); err != nil {
-		return 0, err
-	}
-	l.SetReadDeadline(time.Now().Add(20 * time.Millisecond))
-	raws, err := l.Read()
-	for _, raw := range raws {
-		if raw.Op == websocket.OpText {
-			if count, err = strconv.Atoi(string(raw.Payload)); err != nil {
-				f.w.fault("feeder", "not understood", "%q", raw.Payload)
-			}
-		}
-	}
-	if isTimeout(err) {
-		err = nil
-	}
-	return count, err
 }
 
 func (f *feeder) take() {}
@@ -85,8 +59,7 @@ func (f *feeder) check(ctx context.Context, pool *pgxpool.Pool) error {
 		if err := rows.Scan(&payload, &n); err != nil {
 			return err
 		}
-		times[payload] = n
-		if n > 1 {
+		if times[payload] = n; n > 1 {
 			f.w.fault("feeder", "stored twice", "%q, %d times", payload, n)
 		}
 	}

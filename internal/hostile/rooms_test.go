@@ -2,11 +2,11 @@ package hostile
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -32,106 +32,58 @@ func newTalkers(w *world, room string, stored bool) *talkers {
 }
 
 func (r *talkers) make() {
-	var talking sync.WaitGroup
-	for n := range 2 {
-		talking.Go(func() { r.talk(fmt.Sprintf("talker %d in %s", n, r.room)) })
-	}
-	talking.Wait()
-}
-
-func (r *talkers) talk(who string) {
-	n := 1
-	r.w.keep(who, "/ws/chat", func(l *line) error {
-		l.ask(1, `{"type":"join","room":%q,"id":1}`, r.room)
-		texts := make(map[int]string)
-		for {
-			for r.w.producing.Err() == nil && len(texts) < 2 && !l.in.stopping() && r.attended(l.in) {
-				n++
-				texts[n] = fmt.Sprintf("%s, chat %d", who, n)
-				l.ask(n, `{"type":"chat","room":%q,"text":%q,"id":%d}`, r.room, texts[n], n)
-			}
-			if r.w.producing.Err() != nil && len(texts) == 0 {
-				return nil
-			}
-			err := l.next(func(m message) {
-				switch m.Type {
-				case "ok":
-					if text := texts[m.ID]; text != "" {
-						r.note(text, m.Position)
-					}
-					delete(texts, m.ID)
-				case "ping":
-					l.say(`{"type":"pong"}`)
-				case "error":
-					l.refused(m)
-				}
-			})
-			if err != nil {
-				return err
-			}
-			time.Sleep(r.w.pause)
-		}
+	side(2, func(i int) {
+		who := fmt.Sprintf("talker %d in %s", i, r.room)
+		text := func(n int) string { return fmt.Sprintf("%s, chat %d", who, n) }
+		r.w.produce(work{who: who, path: "/ws/chat", join: fmt.Sprintf(`{"type":"join","room":%q,"id":%d}`, r.room, joinID), once: true,
+			may: func(g *generation) bool { // a live room stores nothing
+				r.mu.Lock()
+				defer r.mu.Unlock()
+				return r.present == g
+			},
+			ask: func(l *line, n int) { l.ask(n, `{"type":"chat","room":%q,"text":%q,"id":%d}`, r.room, text(n), n) },
+			done: func(n int, m message) {
+				r.mu.Lock()
+				defer r.mu.Unlock()
+				r.answered[text(n)] = m.Position
+			}})
 	})
-}
-
-// attended reports whether the listener is in the room: a live room stores nothing.
-func (r *talkers) attended(g *generation) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.present == g
-}
-
-func (r *talkers) note(text string, position int64) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.answered[text] = position
 }
 
 // take listens; in a stored room it resumes after the last position it saw.
 func (r *talkers) take() {
-	who := "listener in " + r.room
-	last := int64(0)
-	r.w.keep(who, "/ws/chat", func(l *line) error {
-		join := fmt.Sprintf(`{"type":"join","room":%q,"id":1}`, r.room)
-		if r.stored {
-			join = fmt.Sprintf(`{"type":"join","room":%q,"after":%d,"id":1}`, r.room, last)
-		}
-		l.ask(1, "%s", join)
-		var deadline time.Time
-		var ended bool
-		for {
-			err := l.next(func(m message) {
-				switch m.Type {
-				case "ok":
-					r.mu.Lock()
-					r.present = l.in
-					r.mu.Unlock()
-				case "ping":
-					l.say(`{"type":"pong"}`)
-				case "chat":
-					r.hear(who, m, &last)
-				case "gap":
-					r.mu.Lock()
-					r.gaps += m.Missed
-					r.mu.Unlock()
-				case "error":
-					l.refused(m)
-				}
-			})
-			if err != nil {
-				r.excuse()
-				return err
+	who, last := "listener in "+r.room, int64(0)
+	r.w.consume(who, "/ws/chat",
+		func(l *line) {
+			r.excuse()
+			after := ""
+			if r.stored {
+				after = fmt.Sprintf(`"after":%d,`, last)
 			}
-			if ended, deadline = r.w.ending(deadline); ended && (r.complete() || time.Now().After(deadline)) {
-				return nil
+			l.ask(joinID, `{"type":"join","room":%q,%s"id":%d}`, r.room, after, joinID)
+		},
+		func(l *line, m message) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			switch m.Type {
+			case "ok":
+				r.present = l.in
+			case "gap":
+				r.gaps += m.Missed
+			case "chat":
+				r.hear(who, m, &last)
 			}
-		}
-	})
+		},
+		func() bool {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			n, _ := r.missed()
+			return n <= r.gaps
+		})
 }
 
-// excuse forgets the last chats of each talker that the listener has not
-// received, if it has lost its connection: a live room guarantees nothing
-// across a stop.
+// excuse forgets the last chats of each talker that the listener has not received, if it has lost its connection: a live room guarantees nothing across a
+// stop.
 func (r *talkers) excuse() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -159,8 +111,6 @@ func chatOf(text string) (who string, n int) {
 }
 
 func (r *talkers) hear(who string, m message, last *int64) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	if !strings.HasPrefix(m.Text, "talker ") {
 		r.w.fault(who, "not of the room", "%q", m.Text)
 		return
@@ -188,22 +138,13 @@ func (r *talkers) missed() (n int64, some string) {
 	return n, some
 }
 
-func (r *talkers) complete() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	n, _ := r.missed()
-	return n <= r.gaps
-}
-
 func (r *talkers) check(ctx context.Context, pool *pgxpool.Pool) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	if n, some := r.missed(); n > r.gaps {
-		r.w.fault("listener in "+r.room, "lost", "%d answered chats, %q among them, and was told of gaps of %d", n, some, r.gaps)
+		r.w.fault("listener in "+r.room, "lost", "%d answered chats, %q among them, and gaps of %d were reported", n, some, r.gaps)
 	}
-	r.w.sent += len(r.answered)
-	r.w.t.Logf("room %s: %d chats answered, %d heard, gaps of %d told", r.room, len(r.answered), len(r.heard), r.gaps)
+	r.w.t.Logf("room %s: %d chats answered, %d heard, gaps of %d", r.room, len(r.answered), len(r.heard), r.gaps)
 	if !r.stored {
+		r.w.sent += len(r.answered)
 		return nil
 	}
 	log, err := stream.Lookup(ctx, pool, "tidewire.rooms")
@@ -214,31 +155,18 @@ func (r *talkers) check(ctx context.Context, pool *pgxpool.Pool) error {
 	if err != nil {
 		return err
 	}
-	var all []stored
-	for after := int64(0); ; {
-		page, err := log.ReadKey(ctx, r.room, after, head, 1000)
-		if err != nil {
+	all, err := pages(func(after int64) ([]stream.Message, error) { return log.ReadKey(ctx, r.room, after, head, 1000) })
+	if err != nil {
+		return err
+	}
+	for i, m := range all {
+		var chat struct{ Text string }
+		if err := json.Unmarshal([]byte(m.payload), &chat); err != nil {
 			return err
 		}
-		if len(page) == 0 {
-			break
-		}
-		for _, m := range page {
-			after = m.Position
-			_, text, _ := strings.Cut(string(m.Payload), `"text":"`)
-			text, _, _ = strings.Cut(text, `"`)
-			all = append(all, stored{m.Position, text})
-		}
+		all[i].payload = chat.Text
 	}
-	at := make(map[string]int64)
-	for _, m := range all {
-		at[m.payload] = m.position
-	}
-	for text, position := range r.answered {
-		if at[text] != position {
-			r.w.fault("talker in "+r.room, "lost", "%q was answered with position %d and is at %d", text, position, at[text])
-		}
-	}
+	r.w.promised("talkers in "+r.room, r.answered, all)
 	r.w.same("listener in "+r.room, r.seen, all)
 	return nil
 }

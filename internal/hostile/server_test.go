@@ -4,11 +4,11 @@ import (
 	"bufio"
 	"bytes"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,34 +19,43 @@ import (
 )
 
 const (
-	// memoryLimit is the --max-memory of the server.
+	// memoryLimit is the --max-memory of the server. The process must not take more, as the system measures it.
 	memoryLimit = 256 << 20
-	// memoryBound is the peak memory that the server may use, as the system measures it.
-	memoryBound = memoryLimit
-	// shutdownTimeout is the --shutdown-timeout of the server, and stopBound
-	// the time that a stop may take on a busy machine.
-	shutdownTimeout = 10 * time.Second
-	stopBound       = shutdownTimeout + 20*time.Second
+	// shutdownTimeout is the --shutdown-timeout of the server, and stopBound the time that a stop may take on a busy machine.
+	shutdownTimeout = 2 * time.Second
+	stopBound       = shutdownTimeout + 30*time.Second
 )
 
 // server is a `tidewire serve` process.
 type server struct {
-	cmd  *exec.Cmd
-	gate *gate
-	addr string
-	done chan struct{} // closed when the process has ended
+	cmd   *exec.Cmd
+	gate  *gate
+	addr  string
+	kind  string // for the table
+	bound int64  // of its memory; 0 for a server with the race detector, which takes several times as much
+	done  chan struct{}
 
-	mu   sync.Mutex
-	text bytes.Buffer // its output
+	mu        sync.Mutex
+	text      bytes.Buffer // its output
+	listening chan string  // gets its address
 }
 
+// Write keeps what the server prints: at most a trace, the beginning is enough.
 func (s *server) Write(b []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.text.Len() > 1<<20 {
-		return len(b), nil // drop the rest, at most a trace: the beginning is enough
+	if s.text.Len() < 1<<20 {
+		s.text.Write(b)
 	}
-	return s.text.Write(b)
+	if s.listening != nil {
+		if _, after, ok := strings.Cut(s.text.String(), "listening on "); ok {
+			if address, _, ok := strings.Cut(after, "\n"); ok {
+				s.listening <- address
+				s.listening = nil
+			}
+		}
+	}
+	return len(b), nil
 }
 
 func (s *server) said() string {
@@ -55,38 +64,20 @@ func (s *server) said() string {
 	return s.text.String()
 }
 
-// show logs the output of the server, and writes all of it to a file if it is
-// long.
-func (s *server) show(t *testing.T) {
-	const most = 4 << 10
-	said := s.said()
-	if len(said) <= most {
-		t.Logf("the server said:\n%s", said)
-		return
-	}
-	file, err := os.CreateTemp("", "tidewire-hostile-*.log")
-	if err != nil {
-		t.Error(err)
-		return
-	}
-	defer file.Close()
-	file.WriteString(said)
-	t.Logf("the server said (all of it: %s):\n%s", file.Name(), said[:most])
-}
-
-// startServer starts the program at the path, or this program if the path is
-// empty, on the database, and waits until it listens.
+// startServer starts the program at the path, or this program if the path is empty, on the database, and waits until it listens.
 func startServer(t *testing.T, path, url string, g *gate, flags ...string) *server {
 	t.Helper()
-	bounded, limit := path != "", memoryLimit
-	if !bounded { // the race detector takes several times the memory
-		limit *= 4
+	s := &server{gate: g, kind: "plain", bound: memoryLimit, done: make(chan struct{}), listening: make(chan string, 1)}
+	limit, listening := memoryLimit, s.listening
+	if path == "" {
 		var err error
 		if path, err = os.Executable(); err != nil {
 			t.Fatal(err)
 		}
+		if build, _ := debug.ReadBuildInfo(); slices.Contains(build.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
+			s.kind, s.bound, limit = "race detector", 0, 4*memoryLimit
+		}
 	}
-	s := &server{gate: g, done: make(chan struct{})}
 	args := []string{"serve", "--port", "0", "--database-url", url, "--stored-rooms", "stored-*",
 		"--rate-limit", "1000", "--rate-burst", "1000", "--shutdown-timeout", shutdownTimeout.String(), "--profile", "--max-memory", strconv.Itoa(limit)}
 	s.cmd = exec.Command(path, slices.Concat(args, g.flags(), flags)...)
@@ -96,34 +87,24 @@ func startServer(t *testing.T, path, url string, g *gate, flags ...string) *serv
 		t.Fatal(err)
 	}
 	go func() { s.cmd.Wait(); close(s.done) }()
-	if bounded { // the memory of the race detector is not limited
-		go s.watch()
-	}
 	t.Cleanup(func() {
 		s.cmd.Process.Kill()
 		<-s.done
 		if t.Failed() {
-			s.show(t)
+			t.Logf("the server said:\n%.20000s", s.said())
 		}
 	})
-	for deadline := time.Now().Add(time.Minute); s.addr == ""; {
-		if _, after, ok := strings.Cut(s.said(), "listening on "); ok {
-			if address, _, ok := strings.Cut(after, "\n"); ok {
-				_, port, err := net.SplitHostPort(address)
-				if err != nil {
-					t.Fatal(err)
-				}
-				s.addr = "127.0.0.1:" + port
-			}
+	select {
+	case address := <-listening:
+		_, port, err := net.SplitHostPort(address)
+		if err != nil {
+			t.Fatal(err)
 		}
-		select {
-		case <-s.done:
-			t.Fatalf("the server ended with code %d", s.cmd.ProcessState.ExitCode())
-		case <-time.After(5 * time.Millisecond):
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("the server does not listen within a minute")
-		}
+		s.addr = "127.0.0.1:" + port
+	case <-s.done:
+		t.Fatalf("the server ended with code %d", s.cmd.ProcessState.ExitCode())
+	case <-time.After(patience):
+		t.Fatalf("the server does not listen within %v", patience)
 	}
 	return s
 }
@@ -138,51 +119,38 @@ func (s *server) lives() bool {
 	}
 }
 
-// cutOff are the texts that the server prints if clients that do not read
-// prevent a clean stop.
+// cutOff are the texts that the server prints if clients that do not read prevent a clean stop.
 var cutOff = []string{"HTTP requests cut off:", "gateway: connections cut off:"}
 
-// stop sends SIGTERM and waits for the end. The exit code must be 0, or 1 if
-// clients kept their connections and the server reports that they were aborted.
+// stop sends SIGTERM and waits for the end. The exit code must be 0, or 1 if clients kept their connections and the server reports that they were aborted.
 func (s *server) stop(clinging bool) error {
 	s.cmd.Process.Signal(syscall.SIGTERM)
 	select {
 	case <-s.done:
 	case <-time.After(stopBound):
 		s.cmd.Process.Signal(syscall.SIGQUIT) // writes its goroutines to its output
-		select {
-		case <-s.done:
-		case <-time.After(5 * time.Second):
-			s.cmd.Process.Kill()
-			<-s.done
-		}
+		<-s.done
 		return fmt.Errorf("not stopped %v after SIGTERM, with --shutdown-timeout %v", stopBound, shutdownTimeout)
 	}
 	code := s.cmd.ProcessState.ExitCode()
-	said := s.said()
-	saysWhy := slices.ContainsFunc(cutOff, func(why string) bool { return strings.Contains(said, why) })
+	saysWhy := slices.ContainsFunc(cutOff, func(why string) bool { return strings.Contains(s.said(), why) })
 	if code == 0 || code == 1 && clinging && saysWhy {
 		return nil
 	}
 	return fmt.Errorf("exit code %d after SIGTERM (cut off: %v)", code, saysWhy)
 }
 
-// get requests a path as the monitor, on a connection of its own.
-func (s *server) get(path string) (*http.Response, error) {
-	client := http.Client{Timeout: time.Minute, Transport: &http.Transport{DisableKeepAlives: true}}
-	r, err := http.NewRequest(http.MethodGet, "http://"+s.addr+path, nil)
+// metrics returns the samples at /metrics, by their name with labels. It asks as the monitor, on a connection of its own.
+func (s *server) metrics() (map[string]float64, error) {
+	client := http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true}}
+	r, err := http.NewRequest(http.MethodGet, "http://"+s.addr+"/metrics", nil)
 	if err != nil {
 		return nil, err
 	}
 	if s.gate != nil {
 		r.Header.Set("Authorization", bearer(s.gate.token("monitor", shortLife)))
 	}
-	return client.Do(r)
-}
-
-// metrics returns the samples at /metrics, by their name with labels.
-func (s *server) metrics() (map[string]float64, error) {
-	answer, err := s.get("/metrics")
+	answer, err := client.Do(r)
 	if err != nil {
 		return nil, err
 	}
@@ -202,48 +170,31 @@ type held struct{ goroutines, files int }
 
 func (s *server) held() (h held, err error) {
 	samples, err := s.metrics()
-	if err != nil {
-		return h, err
-	}
-	return held{int(samples["go_goroutines"]), int(samples["process_open_fds"])}, nil
+	return held{int(samples["go_goroutines"]), int(samples["process_open_fds"])}, err
 }
 
-// watch saves one heap profile when the process uses more memory than it may.
-func (s *server) watch() {
-	for s.peak() <= memoryBound {
+// sample returns the most that the server holds until then.
+func (s *server) sample(until <-chan time.Time) (most held) {
+	for {
+		if now, err := s.held(); err == nil {
+			most = held{max(most.goroutines, now.goroutines), max(most.files, now.files)}
+		}
 		select {
-		case <-s.done:
-			return
-		case <-time.After(20 * time.Millisecond):
+		case <-until:
+			return most
+		case <-time.After(200 * time.Millisecond): // pace: of a monitor
 		}
 	}
-	answer, err := s.get("/debug/pprof/heap")
-	if err != nil {
-		return
-	}
-	defer answer.Body.Close()
-	file, err := os.CreateTemp("", "tidewire-hostile-*.heap")
-	if err != nil {
-		return
-	}
-	defer file.Close()
-	if _, err := io.Copy(file, answer.Body); err == nil {
-		fmt.Fprintf(s, "heap profile above %d MiB: %s\n", memoryBound>>20, file.Name())
-	}
 }
 
-// peak returns the peak memory of the process, in bytes; 0 if the system does
-// not report it.
+// peak returns the peak memory of the process, in bytes; 0 if the system does not report it.
 func (s *server) peak() int64 {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.cmd.Process.Pid))
 	if err != nil {
 		return 0
 	}
 	_, after, _ := strings.Cut(string(text), "VmHWM:")
-	fields := strings.Fields(after)
-	if len(fields) == 0 {
-		return 0
-	}
-	kib, _ := strconv.ParseInt(fields[0], 10, 64)
+	var kib int64
+	fmt.Sscan(after, &kib)
 	return kib << 10
 }

@@ -3,47 +3,57 @@ package hostile
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
+	"io"
 	"net/http"
-	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/tidewire/tidewire/websocket"
 )
 
-// patience is the time within which a well-behaved client gets its answer, even
-// on a busy machine.
-const patience = time.Minute
+const (
+	// patience is the time within which a well-behaved client gets its answer, even on a busy machine.
+	patience = time.Minute
+	// pause is how long a well-behaved client rests after answers, and regularPause one whose latencies are shown. They must leave the server
+	// some of its time: one that has no time left is slow without any attack.
+	pause, regularPause = 50 * time.Millisecond, 200 * time.Millisecond
+	// window is how many requests a well-behaved client has in flight.
+	window = 4
+)
 
 // world is what all clients of one run share.
 type world struct {
-	t       *testing.T
-	program string // the server's; "" means this one
-	gate    *gate  // nil in open mode
-	users   counter
-	times   latencies
-	pause   time.Duration // of a well-behaved client between two reads of answers
-	refused counter       // requests of attackers that had no right
-	sent    int           // messages of well-behaved clients that were answered, counted in the end
+	t     *testing.T
+	gate  *gate // nil in open mode
+	users atomic.Int64
+	times latencies
+	sent  int // messages of well-behaved clients that were answered, counted in the end
 
 	producing context.Context // when it ends, nobody starts a request
 	drained   chan struct{}   // closed when all started requests are answered
+	deadline  time.Time       // until which clients then wait for what they miss
 	giveUp    context.Context // when it ends, nobody waits any more
 
 	mu     sync.Mutex
 	now    *generation
+	lines  map[string]bool // the names of well-behaved clients that keep a connection
 	faults map[string]*fault
 	order  []string
 }
 
+func newWorld(t *testing.T, producing, giveUp context.Context, g *gate) *world {
+	return &world{t: t, producing: producing, giveUp: giveUp, gate: g, drained: make(chan struct{}), lines: make(map[string]bool), faults: make(map[string]*fault)}
+}
+
 // generation is the time between a start and a stop of the server.
 type generation struct {
-	addr string
-	stop chan struct{} // closed before the server is told to stop
+	addr  string
+	stop  chan struct{}   // closed before the server is asked to stop
+	next  chan struct{}   // closed when the next server runs
+	heard map[string]bool // well-behaved clients that this server has answered
+	all   chan struct{}   // closed when it has answered all of them
 }
 
 func (g *generation) stopping() bool {
@@ -55,42 +65,14 @@ func (g *generation) stopping() bool {
 	}
 }
 
-type fault struct {
-	first string
-	times int
-}
-
-// fault records a fault. Faults of one kind are reported once, with their
-// number.
-func (w *world) fault(who, kind, format string, args ...any) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	key := who + ": " + kind
-	f := w.faults[key]
-	if f == nil {
-		f = &fault{first: fmt.Sprintf(format, args...)}
-		w.faults[key] = f
-		w.order = append(w.order, key)
-	}
-	f.times++
-}
-
-// report fails the test for each kind of fault.
-func (w *world) report() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, key := range w.order {
-		f := w.faults[key]
-		w.t.Errorf("%s (%d times), first: %s", key, f.times, f.first)
-	}
-}
-
 // begin lets clients use a server that has started.
-func (w *world) begin(addr string) *generation {
+func (w *world) begin(addr string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.now = &generation{addr: addr, stop: make(chan struct{})}
-	return w.now
+	if w.now != nil {
+		defer close(w.now.next)
+	}
+	w.now = &generation{addr: addr, stop: make(chan struct{}), next: make(chan struct{}), heard: make(map[string]bool), all: make(chan struct{})}
 }
 
 func (w *world) current() *generation {
@@ -101,13 +83,77 @@ func (w *world) current() *generation {
 
 // serving waits for a running server that is not about to stop; nil at the end.
 func (w *world) serving() *generation {
-	for w.giveUp.Err() == nil {
-		if g := w.current(); !g.stopping() {
+	for {
+		g := w.current()
+		if w.giveUp.Err() != nil {
+			return nil
+		}
+		if !g.stopping() {
 			return g
 		}
-		time.Sleep(5 * time.Millisecond)
+		select {
+		case <-g.next:
+		case <-w.giveUp.Done():
+		}
 	}
-	return nil
+}
+
+// answered notes that the server has answered a well-behaved client.
+func (w *world) answered(g *generation, who string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if g.heard[who] {
+		return
+	}
+	if g.heard[who] = true; len(g.heard) == len(w.lines) {
+		close(g.all)
+	}
+}
+
+// progress waits until the server has answered each well-behaved client.
+func (w *world) progress() {
+	select {
+	case <-w.current().all:
+	case <-time.After(patience):
+		w.fault("server", "no progress", "it has not answered all clients within %v", patience)
+	}
+}
+
+// over reports whether nothing more is expected: all started requests are answered, and what they bring has come, or has not come for long. Then check
+// reports what is missing.
+func (w *world) over(complete func() bool) bool {
+	select {
+	case <-w.drained:
+		return complete() || time.Now().After(w.deadline)
+	default:
+		return false
+	}
+}
+
+type fault struct {
+	first string
+	times int
+}
+
+// fault records a fault. Faults of one kind are reported once, with their number.
+func (w *world) fault(who, kind, format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	key := who + ": " + kind
+	if w.faults[key] == nil {
+		w.faults[key] = &fault{first: fmt.Sprintf(format, args...)}
+		w.order = append(w.order, key)
+	}
+	w.faults[key].times++
+}
+
+// report fails the test for each kind of fault.
+func (w *world) report() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, key := range w.order {
+		w.t.Errorf("%s (%d times), first: %s", key, w.faults[key].times, w.faults[key].first)
+	}
 }
 
 // message is any message of the server.
@@ -125,164 +171,91 @@ type message struct {
 	}
 }
 
-// authID is the id of all requests with a token.
-const authID = 1 << 50
-
-// line is the connection of a well-behaved client.
-type line struct {
-	*websocket.Conn
-	w     *world
-	who   string
-	in    *generation
-	asked map[int]time.Time // unanswered requests
-
-	manners manners
-	renewed time.Time
-	known   func() // called once the server knows who this is
+// stored is a message at its position.
+type stored struct {
+	position int64
+	payload  string
 }
 
-// keep calls talk with a connection, and again with a new one after a stop of
-// the server, until talk returns nil. A connection that ends for another reason
-// is a fault.
-func (w *world) keep(who, path string, talk func(*line) error) {
-	for {
-		g := w.serving()
-		if g == nil {
+// same checks that a client has seen exactly what PostgreSQL stores.
+func (w *world) same(who string, got, want []stored) {
+	for i := range max(len(got), len(want)) {
+		if i >= len(want) {
+			w.fault(who, "not what is stored", "%v, which nobody has stored", got[i])
 			return
 		}
-		err := w.connect(g, who, path, talk)
-		if err == nil {
+		if i >= len(got) || got[i] != want[i] {
+			w.fault(who, "not what is stored", "%v in place of %v, the %d. of %d", got[i:min(i+1, len(got))], want[i], i+1, len(want))
 			return
-		}
-		if !g.stopping() && w.giveUp.Err() == nil {
-			w.fault(who, "connection lost", "%v", err)
-			time.Sleep(50 * time.Millisecond)
 		}
 	}
 }
 
-// connecting has a place for each well-behaved client that the server does not know yet. It allows one address 20 of them.
-var connecting = make(chan struct{}, 4)
+// promised checks that what was answered with a position is stored there, and nothing twice.
+func (w *world) promised(who string, answered map[string]int64, all []stored) {
+	at := make(map[string]int64)
+	for _, m := range all {
+		if _, own := answered[m.payload]; own && at[m.payload] != 0 {
+			w.fault(who, "stored twice", "%q at %d and %d", m.payload, at[m.payload], m.position)
+		}
+		at[m.payload] = m.position
+	}
+	for payload, position := range answered {
+		if at[payload] != position {
+			w.fault(who, "lost", "%q was answered with position %d and is at %d", payload, position, at[payload])
+		}
+	}
+	w.sent += len(answered)
+}
 
-func (w *world) connect(g *generation, who, path string, talk func(*line) error) error {
+// request requests JSON as a well-behaved client, and reports whether it got it. An answer other than 200 is a fault.
+func (w *world) request(who, method, path, body string, answer any) bool {
+	g := w.serving()
+	if g == nil {
+		return false
+	}
 	ctx, cancel := context.WithTimeout(w.giveUp, patience)
 	defer cancel()
-	select {
-	case connecting <- struct{}{}:
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	known := sync.OnceFunc(func() { <-connecting })
-	defer known()
-	cfg := websocket.Config{MaxMessage: 4 << 20}
-	manners := mannersOf(who, path)
-	if w.gate != nil && !manners.byMessage {
-		cfg.Header = http.Header{"Authorization": {bearer(w.gate.token(who, manners.life))}}
-	}
-	c, err := websocket.Dial(ctx, "ws://"+g.addr+path, cfg)
+	r, err := http.NewRequestWithContext(ctx, method, "http://"+g.addr+path, strings.NewReader(body))
 	if err != nil {
-		return err
+		w.fault(who, "request", "%v", err)
+		return false
 	}
-	defer c.Abort()
-	l := &line{Conn: c, w: w, who: who, in: g, asked: make(map[int]time.Time), manners: manners, renewed: time.Now(), known: known}
-	if w.gate != nil && manners.byMessage {
-		l.authenticate()
-	} else {
-		known()
+	if body != "" {
+		r.Header.Set("Content-Type", "application/json")
 	}
-	return talk(l)
-}
-
-// authenticate sends a new token. Requests may follow at once.
-func (l *line) authenticate() {
-	l.renewed = time.Now()
-	l.ask(authID, `{"type":"auth","token":%q,"id":%d}`, l.w.gate.token(l.who, l.manners.life), authID)
-}
-
-// identity handles messages about the client's token, and reports whether m was one.
-func (l *line) identity(m message) bool {
+	if w.gate != nil {
+		r.Header.Set("Authorization", bearer(w.gate.token(who, shortLife)))
+	}
+	text, status, err := do(goodClient, r)
 	switch {
-	case m.Type == "expiring":
-		l.authenticate()
-	case m.ID == authID:
-		l.known()
-		l.refused(m)
-	default:
+	case g.stopping() || w.giveUp.Err() != nil:
+		return false
+	case err != nil:
+		w.fault(who, "no answer", "%s %s: %v", method, path, err)
+		return false
+	case status == http.StatusConflict && strings.Contains(string(text), "lease_lost"):
+		return false // it was too slow: another consumer gets the job
+	case status != http.StatusOK:
+		w.fault(who, fmt.Sprint("status ", status), "%s %s: %.300s", method, path, text)
+		return false
+	}
+	if err := json.Unmarshal(text, answer); err != nil {
+		w.fault(who, "not understood", "%s %s: %.300q", method, path, text)
 		return false
 	}
 	return true
 }
 
-// ask sends a request with that id.
-func (l *line) ask(id int, format string, args ...any) {
-	l.asked[id] = time.Now()
-	l.say(format, args...)
+// goodClient is that of well-behaved clients, which keep their connections.
+var goodClient = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 100}}
+
+func do(client *http.Client, r *http.Request) (text []byte, status int, err error) {
+	answer, err := client.Do(r)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer answer.Body.Close()
+	text, err = io.ReadAll(answer.Body)
+	return text, answer.StatusCode, err
 }
-
-func (l *line) say(format string, args ...any) {
-	l.Queue(websocket.OpText, fmt.Appendf(nil, format, args...))
-	l.Flush()
-}
-
-// next passes received messages to handle, or returns after a moment if there
-// are none. An error means that the connection has ended.
-func (l *line) next(handle func(message)) error {
-	if err := l.w.giveUp.Err(); err != nil {
-		return err
-	}
-	if l.w.gate != nil && l.manners.renews > 0 && time.Since(l.renewed) > l.manners.renews {
-		l.authenticate()
-	}
-	l.SetReadDeadline(time.Now().Add(20 * time.Millisecond))
-	raws, err := l.Read()
-	for _, raw := range raws {
-		if raw.Op != websocket.OpText {
-			continue
-		}
-		var m message
-		if jsonErr := json.Unmarshal(raw.Payload, &m); jsonErr != nil {
-			l.w.fault(l.who, "not understood", "%.200q: %v", raw.Payload, jsonErr)
-			continue
-		}
-		delete(l.asked, m.ID)
-		if !l.identity(m) {
-			handle(m)
-		}
-	}
-	if isTimeout(err) {
-		err = nil
-	}
-	for id, at := range l.asked {
-		if time.Since(at) > patience && !l.in.stopping() {
-			l.w.fault(l.who, "no answer", "request %d has no answer within %v", id, patience)
-			delete(l.asked, id)
-		}
-	}
-	return err
-}
-
-// refused records an error that a well-behaved client must not get. While the
-// server stops, requests may be rejected.
-func (l *line) refused(m message) {
-	if m.Type == "error" && !l.in.stopping() {
-		l.w.fault(l.who, "refused: "+m.Code, "%+v", m)
-	}
-}
-
-// wait waits for a condition at the end, when all requests are answered: not so
-// long that it hides a loss.
-func (w *world) wait(who, what string, condition func() bool) {
-	for deadline := time.Now().Add(2 * patience); !condition(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			w.fault(who, "waited in vain", "%s: not so within %v", what, 2*patience)
-			return
-		}
-	}
-}
-
-// counter hands out numbers to any number of goroutines.
-type counter struct{ n atomic.Int64 }
-
-func (c *counter) next() int64 { return c.n.Add(1) }
-
-func isTimeout(err error) bool { return errors.Is(err, os.ErrDeadlineExceeded) }
