@@ -6,11 +6,11 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
-	"math/rand/v2"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/tidewire/tidewire/internal/testkit"
 )
 
 // pattern returns bytes whose values show their position.
@@ -130,9 +130,7 @@ func stalled(t *testing.T, chunked bool) (server, client *Conn, done <-chan erro
 	}
 	result := make(chan error, 1)
 	go func() { result <- server.WriteBulk(context.Background(), OpText, bytes.Repeat([]byte("x"), 10*chunk)) }()
-	for server.Lanes().BulkChunks == 0 {
-		time.Sleep(time.Millisecond)
-	}
+	testkit.Eventually(t, "the first chunk is sent", func() bool { return server.Lanes().BulkChunks > 0 })
 	return server, client, result
 }
 
@@ -143,14 +141,7 @@ func TestWriteBulk_AnswerOvertakes(t *testing.T) {
 	server, client, done := stalled(t, true)
 	wait := goRead(server)
 	send(t, server, OpText, "answer")
-	shared := AppendFrame(AppendFrame(nil, OpText, []byte("live 1")), OpText, []byte("live 2"))
-	for n := 0; n < len(shared); { // it takes nothing while something else is being written
-		taken, err := server.WriteShared(shared[n:])
-		if err != nil {
-			t.Fatal(err)
-		}
-		n += taken
-	}
+	offer(t, server, AppendFrame(AppendFrame(nil, OpText, []byte("live 1")), OpText, []byte("live 2")))
 	a := assembly{t: t}
 	var order []string
 	for {
@@ -189,11 +180,11 @@ func TestWriteBulk_PlainPeer(t *testing.T) {
 	client.cfg.OnPong = func(p []byte) { order = append(order, "pong "+string(p)) }
 	send(t, server, OpText, "answer")
 	send(t, client, OpPing, "1")
-	for waiting := true; waiting; { // until the server has read it
+	testkit.Eventually(t, "the server has read the ping", func() bool {
 		server.mu.Lock()
-		waiting = server.pong == nil
-		server.mu.Unlock()
-	}
+		defer server.mu.Unlock()
+		return server.pong != nil
+	})
 	for len(order) < 3 {
 		msgs, err := client.Read()
 		if err != nil {
@@ -323,265 +314,6 @@ func TestWriteBulk_ContextEnds(t *testing.T) {
 	}
 }
 
-func TestGrant(t *testing.T) {
-	t.Parallel()
-	const chunk = 16 << 10
-	server, client := pair(t, Config{BulkChunk: chunk}, Config{OnPong: func([]byte) {}})
-	server.SetChunked()
-	if err := server.Grant(2 * chunk); err != nil {
-		t.Fatal(err)
-	}
-	for _, n := range []int64{0, -1, 1<<30 + 1, 1 << 62, 1<<30 - chunk} {
-		if err := server.Grant(n); !errors.Is(err, ErrCredit) {
-			t.Errorf("granted %d: %v", n, err)
-		}
-	}
-	done := make(chan error, 1)
-	go func() { done <- server.WriteBulk(t.Context(), OpText, make([]byte, 5*chunk)) }()
-	a := assembly{t: t}
-	for chunks := 0; chunks < 5; {
-		msgs, err := client.Read()
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, m := range msgs {
-			a.add(m.Payload)
-			chunks++
-		}
-		if s := server.Lanes(); s.BulkChunks > int64(chunks)+2 {
-			t.Errorf("%d chunks read, %d sent", chunks, s.BulkChunks)
-		}
-		for range msgs {
-			if err := server.Grant(chunk); err != nil {
-				t.Error(err)
-			}
-		}
-	}
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
-}
-
-// TestGrant_duringAMessage: credit that is granted while a message is being sent in
-// fragments counts from the next message on. A client sees nothing of such a message
-// before its end, and cannot know how much credit it still needs.
-func TestGrant_duringAMessage(t *testing.T) {
-	t.Parallel()
-	const chunk = 16 << 10
-	server, client := pair(t, Config{BulkChunk: chunk, BulkCredit: 2 * chunk}, Config{})
-	first := make(chan error, 1)
-	go func() { first <- server.WriteBulk(t.Context(), OpBinary, make([]byte, 10*chunk)) }()
-	until(t, "the message waits for credit", func() bool { return server.Lanes().Outstanding == 2*chunk })
-	for range 2 {
-		if err := server.Grant(chunk); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := server.Grant(1<<30 - chunk); !errors.Is(err, ErrCredit) {
-		t.Errorf("granted too much: %v", err)
-	}
-	defer goRead(server)()
-	defer client.Abort()
-	if msgs, err := client.Read(); err != nil || len(msgs) != 1 || len(msgs[0].Payload) != 10*chunk {
-		t.Fatalf("got %d messages, %v", len(msgs), err)
-	}
-	if err := <-first; err != nil {
-		t.Error(err)
-	}
-	second := make(chan error, 1)
-	go func() { second <- server.WriteBulk(t.Context(), OpBinary, make([]byte, 3*chunk)) }()
-	until(t, "what was granted is used", func() bool { return server.Lanes().BulkChunks == 12 })
-	if err := server.Grant(chunk); err != nil {
-		t.Fatal(err)
-	}
-	if msgs, err := client.Read(); err != nil || len(msgs) != 1 || len(msgs[0].Payload) != 3*chunk {
-		t.Fatalf("got %d messages, %v", len(msgs), err)
-	}
-	if err := <-second; err != nil {
-		t.Error(err)
-	}
-}
-
-// until waits for a condition.
-func until(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !ok(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not so after a minute: %s", what)
-		}
-	}
-}
-
-// TestCredit_Pongs: only pongs of pings that were sent count, each once.
-func TestCredit_Pongs(t *testing.T) {
-	t.Parallel()
-	now := time.Now()
-	c := newCredit(Config{})
-	pong := func(offset int64) []byte {
-		return binary.BigEndian.AppendUint64([]byte{creditMark}, uint64(offset))
-	}
-	const n = unaskedBytes
-	for range 3 {
-		c.appendPing(nil, n, now)
-	}
-	for _, step := range []struct {
-		payload []byte
-		ours    bool
-		acked   int64
-	}{
-		{[]byte("heartbeat"), false, 0}, {[]byte("b"), false, 0}, {nil, false, 0},
-		{pong(n / 2), true, 0}, {pong(3*n + 1), true, 0}, {pong(-1), true, 0}, {pong(2 * n), true, 2 * n},
-		{pong(n), true, 2 * n}, {pong(2 * n), true, 2 * n}, {pong(3 * n), true, 3 * n}, {pong(3 * n), true, 3 * n},
-	} {
-		if ours := c.pong(step.payload, now.Add(time.Millisecond)); ours != step.ours || c.acked != step.acked {
-			t.Errorf("pong %q: ours %v, acknowledged %d; want %v, %d", step.payload, ours, c.acked, step.ours, step.acked)
-		}
-	}
-}
-
-// TestCredit_SmallChunks: small chunks share a ping, whose pong acknowledges all of them. While no ping is on its way,
-// every chunk may be sent: no pong would come.
-func TestCredit_SmallChunks(t *testing.T) {
-	t.Parallel()
-	for fixed, between := range map[int]int64{0: unaskedBytes, 4000: 1000} {
-		c := newCredit(Config{BulkCredit: fixed})
-		pings := 0
-		for range 10_000 {
-			if !c.allows(maxWindow) {
-				t.Fatalf("window %d: a chunk waits, and no ping is on its way", fixed)
-			}
-			frame := c.appendPing(nil, 100, time.Now())
-			if unasked := c.sent - c.asked; unasked >= between {
-				t.Fatalf("window %d: %d bytes without a ping", fixed, unasked)
-			}
-			if len(frame) == 0 {
-				continue
-			}
-			if c.allows(maxWindow) {
-				t.Fatalf("window %d: a large chunk does not wait for a pong", fixed)
-			}
-			pings++
-			c.pong(frame[2:], time.Now())
-			if c.outstanding() != 0 {
-				t.Fatalf("window %d: %d bytes are not acknowledged", fixed, c.outstanding())
-			}
-		}
-		if most := 10_000 * 100 / between; int64(pings) > most || int64(pings) < most/2 {
-			t.Errorf("window %d: %d pings, want about %d", fixed, pings, most)
-		}
-	}
-}
-
-// TestCredit_Adapts: prompt pongs widen the window, late ones narrow it, within
-// its bounds.
-func TestCredit_Adapts(t *testing.T) {
-	t.Parallel()
-	now := time.Now()
-	c := newCredit(Config{})
-	run := func(rtt time.Duration, n int) {
-		for range n {
-			frame := c.appendPing(nil, 64<<10, now)
-			now = now.Add(rtt)
-			c.pong(frame[2:], now)
-		}
-	}
-	run(100*time.Microsecond, 3000)
-	if c.window != maxWindow {
-		t.Errorf("window is %d with prompt pongs", c.window)
-	}
-	run(10*time.Millisecond, 100)
-	if c.window != minWindow {
-		t.Errorf("window is %d with late pongs", c.window)
-	}
-	run(140*time.Microsecond, 10)
-	if c.window <= minWindow || c.window > 20*minWindow {
-		t.Errorf("window is %d with prompt pongs again", c.window)
-	}
-	now = now.Add(baseAge)
-	run(50*time.Millisecond, 100) // another network path: slow, but steady
-	if c.window <= 10*minWindow {
-		t.Errorf("window is %d on a slow path", c.window)
-	}
-}
-
-// TestLanes_AllAtOnce uses every lane from several goroutines: each lane's
-// messages arrive whole and in order.
-func TestLanes_AllAtOnce(t *testing.T) {
-	t.Parallel()
-	for _, chunked := range []bool{false, true} {
-		server, client := pair(t, Config{BulkChunk: 8 << 10}, Config{MaxMessage: 1 << 20})
-		if chunked {
-			server.SetChunked()
-		}
-		const each = 200
-		wait := goRead(server)
-		var wg sync.WaitGroup
-		wg.Go(func() {
-			for n := range each {
-				body := fmt.Appendf(nil, "bulk %06d", n)
-				if err := server.WriteBulk(t.Context(), OpText, append(body, make([]byte, rand.IntN(100<<10))...)); err != nil {
-					t.Error(err)
-				}
-			}
-		})
-		wg.Go(func() {
-			for n := range each {
-				server.Queue(OpText, fmt.Appendf(nil, "ctrl %06d", n))
-				if n%3 == 0 {
-					server.Flush()
-					time.Sleep(50 * time.Microsecond)
-				}
-			}
-			server.Flush()
-		})
-		wg.Go(func() {
-			for n := range each {
-				frame := AppendFrame(nil, OpText, fmt.Appendf(nil, "live %06d", n))
-				for {
-					sent, err := server.WriteShared(frame)
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					if sent > 0 {
-						break
-					}
-					time.Sleep(20 * time.Microsecond)
-				}
-			}
-		})
-		next := map[string]int{}
-		a := assembly{t: t}
-		for total := 0; total < 3*each; {
-			msgs, err := client.Read()
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, m := range msgs {
-				p := m.Payload
-				if chunked && m.Op == OpBinary {
-					var done bool
-					if _, p, done = a.add(p); !done {
-						continue
-					}
-				}
-				lane := string(p[:4])
-				if got := string(p[5:11]); got != fmt.Sprintf("%06d", next[lane]) {
-					t.Fatalf("%s %s, want %d", lane, got, next[lane])
-				}
-				next[lane]++
-				total++
-			}
-			if total%7 == 0 {
-				client.Queue(OpPing, []byte("are you there"))
-			}
-		}
-		wg.Wait()
-		client.Abort()
-		wait()
-	}
-}
-
 // TestWriteBulk_AnswersAreNoProgress: a peer that is sent answers and acknowledges no bulk data reads too slowly, however
 // many answers its socket takes.
 func TestWriteBulk_AnswersAreNoProgress(t *testing.T) {
@@ -590,24 +322,19 @@ func TestWriteBulk_AnswersAreNoProgress(t *testing.T) {
 	server, socket := rawPair(t, Config{BulkChunk: chunk, BulkCredit: chunk, WriteTimeout: 100 * time.Millisecond, CloseTimeout: 100 * time.Millisecond})
 	wait := goRead(server)
 	var working sync.WaitGroup
-	ended := make(chan struct{})
-	working.Go(func() { io.Copy(io.Discard, socket) }) // a peer that reads and answers no pings
-	working.Go(func() {
-		for {
-			select {
-			case <-ended:
+	working.Go(func() { // a peer that reads, answers no pings, and is sent an answer for all that it reads
+		for buf := make([]byte, 1<<10); ; {
+			if _, err := socket.Read(buf); err != nil {
 				return
-			case <-time.After(10 * time.Millisecond):
-				server.Queue(OpText, []byte("answer"))
-				server.Flush()
 			}
+			server.Queue(OpText, []byte("answer"))
+			server.Flush()
 		}
 	})
 	var err error
 	for err == nil {
 		err = server.WriteBulk(t.Context(), OpText, make([]byte, chunk))
 	}
-	close(ended)
 	if !errors.Is(err, ErrSlowReader) {
 		t.Errorf("%v, want ErrSlowReader", err)
 	}

@@ -73,36 +73,6 @@ func readToEnd(c *Conn) (wait func()) {
 
 var repetitive = strings.Repeat(`{"type":"chat","room":"lobby","text":"grüße"}`, 20)
 
-func TestCompression_echo(t *testing.T) {
-	t.Parallel()
-	for level := range 10 {
-		t.Run(fmt.Sprint(level), func(t *testing.T) {
-			t.Parallel()
-			z := &Compression{Level: level, Threshold: 1}
-			server, client := packedPair(t, Config{Compression: z}, Config{Compression: z})
-			var wg sync.WaitGroup
-			wg.Go(func() { echo(server) })
-			defer wg.Wait()
-			for _, size := range []int{0, 1, 2, 46, 126, 4096, 65536, 1 << 20} {
-				for _, payload := range []string{strings.Repeat("0123456789", size/10+1)[:size], string(pattern(size))} {
-					send(t, client, OpBinary, payload)
-					msgs, err := client.Read()
-					if err != nil || len(msgs) != 1 || msgs[0].Op != OpBinary || string(msgs[0].Payload) != payload {
-						t.Fatalf("%d bytes: %d messages, %v", size, len(msgs), err)
-					}
-				}
-			}
-			send(t, client, OpText, "grüße")
-			if msgs, err := client.Read(); err != nil || len(msgs) != 1 || string(msgs[0].Payload) != "grüße" {
-				t.Error(msgs, err)
-			}
-			if err := client.Close(StatusNormal, "done"); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-}
-
 // TestCompression_frames looks at what a server sends: compressed messages have RSV1, and short ones, those that do not
 // shrink and control frames are as they are without compression.
 func TestCompression_frames(t *testing.T) {
@@ -223,15 +193,7 @@ func TestCompression_shared(t *testing.T) {
 	for range 3 {
 		server, client := packedPair(t, Config{}, Config{})
 		wait := readToEnd(server)
-		for rest := frames; len(rest) > 0; {
-			n, err := server.WriteShared(rest)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if rest = rest[n:]; n == 0 {
-				time.Sleep(time.Millisecond)
-			}
-		}
+		offer(t, server, frames)
 		bulk := make(chan error, 1)
 		go func() { bulk <- server.WriteBulkFrames(t.Context(), frames) }()
 		var got []string
@@ -333,38 +295,6 @@ func TestCompression_memory(t *testing.T) {
 	}
 }
 
-// TestCompression_evict: a message in use stays as it is when the connection is evicted, and is counted until the next Read.
-func TestCompression_evict(t *testing.T) {
-	t.Parallel()
-	l := &ledger{t: t}
-	server, socket := rawPacked(t, Config{Memory: l, Compression: &Compression{}}, 15)
-	server.AllowCompression()
-	payload := strings.Repeat("in use ", 10_000)
-	if _, err := socket.Write(packedFrame(true, OpText, packedWith(t, 6, payload))); err != nil {
-		t.Fatal(err)
-	}
-	msgs, err := server.Read()
-	if err != nil || len(msgs) != 1 {
-		t.Fatal(len(msgs), err)
-	}
-	socket.Close()
-	if err := server.Evict(StatusTryAgainLater, "short of memory"); err != nil {
-		t.Error(err)
-	}
-	if n := l.assembly.Load(); n < int64(len(payload)) {
-		t.Errorf("%d bytes counted", n)
-	}
-	x := getBuffer(len(payload))
-	clear(x.b)
-	x.put()
-	if string(msgs[0].Payload) != payload {
-		t.Error("the message has changed")
-	}
-	if _, err := server.Read(); err == nil || l.assembly.Load() != 0 {
-		t.Errorf("after Read: %v, %d bytes counted", err, l.assembly.Load())
-	}
-}
-
 // TestCompression_close: Close drops the messages of a read whose inflated size needs several calls of decode, and finds the peer's
 // Close frame after them.
 func TestCompression_close(t *testing.T) {
@@ -387,46 +317,6 @@ func TestCompression_close(t *testing.T) {
 	if err := <-closed; err != nil {
 		t.Error(err)
 	}
-}
-
-// TestCompression_concurrent: all methods from several goroutines; each sender's messages arrive in its order.
-func TestCompression_concurrent(t *testing.T) {
-	t.Parallel()
-	const senders, each = 4, 200
-	server, client := pair(t, Config{Compression: &Compression{Threshold: 100}}, Config{Compression: &Compression{}})
-	wait := readToEnd(server)
-	var wg sync.WaitGroup
-	for s := range senders {
-		wg.Go(func() {
-			for i := range each {
-				if i == each/2 {
-					server.AllowCompression()
-				}
-				payload := fmt.Sprintf("%d %d %s", s, i, repetitive[:i])
-				if err := errors.Join(server.Queue(OpText, []byte(strings.ToValidUTF8(payload, "?"))), server.Flush()); err != nil {
-					t.Error(err)
-				}
-			}
-		})
-	}
-	next := [senders]int{}
-	for got := 0; got < senders*each; {
-		msgs, err := client.Read()
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, m := range msgs {
-			var s, i int
-			if _, err := fmt.Sscan(string(m.Payload), &s, &i); err != nil || i != next[s] {
-				t.Fatalf("got %q, want message %d, %v", m.Payload, next[s], err)
-			}
-			next[s]++
-			got++
-		}
-	}
-	wg.Wait()
-	client.Close(StatusNormal, "")
-	wait()
 }
 
 func TestCompression_validate(t *testing.T) {

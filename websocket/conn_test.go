@@ -114,7 +114,8 @@ func TestEcho_sizes(t *testing.T) {
 		"small buffers": func(t testing.TB) (*Conn, *Conn) {
 			return pair(t, Config{ReadBuffer: 1, MaxUnsent: 1}, Config{ReadBuffer: 100})
 		},
-		"pipe": func(t testing.TB) (*Conn, *Conn) { return pipePair(t) },
+		"compressed": func(t testing.TB) (*Conn, *Conn) { return packedPair(t, Config{}, Config{}) },
+		"pipe":       pipePair,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -134,26 +135,6 @@ func TestEcho_sizes(t *testing.T) {
 				t.Error(err)
 			}
 		})
-	}
-}
-
-// TestEcho_limit sends a message of exactly MaxMessage and one with a byte
-// more.
-func TestEcho_limit(t *testing.T) {
-	t.Parallel()
-	server, client := pair(t, Config{MaxMessage: 1000}, Config{})
-	send(t, client, OpText, strings.Repeat("x", 1000))
-	if msgs, err := server.Read(); err != nil || len(msgs) != 1 || len(msgs[0].Payload) != 1000 {
-		t.Fatal(msgs, err)
-	}
-	send(t, client, OpText, strings.Repeat("x", 1001))
-	_, err := server.Read()
-	if broken, ok := errors.AsType[*ProtocolError](err); !ok || broken.Code != StatusTooBig {
-		t.Fatal(err)
-	}
-	_, err = client.Read()
-	if closed, ok := errors.AsType[*CloseError](err); !ok || closed.Code != StatusTooBig {
-		t.Fatal(err)
 	}
 }
 
@@ -182,34 +163,6 @@ func TestRead_many(t *testing.T) {
 		if err := c.Flush(); err != nil {
 			t.Fatal(err)
 		}
-	}
-}
-
-// TestRead_aliases: a message is valid until the next Read, even if other
-// methods are called.
-func TestRead_aliases(t *testing.T) {
-	t.Parallel()
-	server, client := pair(t, Config{}, Config{})
-	send(t, client, OpText, "the first")
-	msgs, err := server.Read()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var wg sync.WaitGroup
-	wg.Go(func() { server.Close(StatusGoingAway, "") })
-	for range 50 {
-		if client.Queue(OpText, bytes.Repeat([]byte("overwritten"), 10000)) != nil {
-			break
-		}
-	}
-	_, err = client.Read()
-	client.Close(StatusNormal, "")
-	wg.Wait()
-	if string(msgs[0].Payload) != "the first" {
-		t.Errorf("became %.20q", msgs[0].Payload)
-	}
-	if closed, ok := errors.AsType[*CloseError](err); !ok || closed.Code != StatusGoingAway {
-		t.Error(err)
 	}
 }
 
@@ -315,39 +268,6 @@ func TestPark(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestTLS(t *testing.T) {
-	t.Parallel()
-	conns := make(chan *Conn, 1)
-	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if c, err := Upgrade(w, r, Config{}); err == nil {
-			conns <- c
-		}
-	}))
-	s.StartTLS()
-	defer s.Close()
-	secure := &tls.Config{RootCAs: s.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs, ServerName: "example.com"}
-	u, _ := url.Parse(s.URL)
-	socket, err := tls.Dial("tcp", u.Host, secure)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := ClientHandshake(socket, u); err != nil {
-		t.Fatal(err)
-	}
-	client, server := newConn(socket, Config{}.withDefaults(), true, nil), <-conns
-	var wg sync.WaitGroup
-	wg.Go(func() { echo(server) })
-	want := strings.Repeat("secret", 50000)
-	send(t, client, OpText, want)
-	if msgs, err := client.Read(); err != nil || len(msgs) != 1 || string(msgs[0].Payload) != want {
-		t.Error(len(msgs), err)
-	}
-	if err := client.Close(StatusNormal, ""); err != nil {
-		t.Error(err)
-	}
-	wg.Wait()
 }
 
 func TestDial_refused(t *testing.T) {

@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/tidewire/tidewire/internal/testkit"
 )
 
 // ledger is a Memory that keeps the sums.
@@ -38,7 +40,7 @@ func TestMemory_assembly(t *testing.T) {
 	if _, err := socket.Write(message[:size]); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the part is counted", func() bool { return l.assembly.Load() >= size })
+	testkit.Eventually(t, "the part is counted", func() bool { return l.assembly.Load() >= size })
 	if n := l.assembly.Load(); n > 4*size {
 		t.Errorf("%d bytes for a message of which %d have arrived", n, size)
 	}
@@ -48,11 +50,11 @@ func TestMemory_assembly(t *testing.T) {
 	if _, err := io.CopyN(io.Discard, socket, size); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "nothing is counted any more", func() bool { return l.assembly.Load() == 0 })
+	testkit.Eventually(t, "nothing is counted any more", func() bool { return l.assembly.Load() == 0 })
 	if _, err := socket.Write(message[:size]); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the next part is counted", func() bool { return l.assembly.Load() >= size })
+	testkit.Eventually(t, "the next part is counted", func() bool { return l.assembly.Load() >= size })
 	socket.Close()
 	wg.Wait()
 	if a, o := l.assembly.Load(), l.output.Load(); a != 0 || o != 0 {
@@ -97,7 +99,7 @@ func TestMemory_output(t *testing.T) {
 	if err := server.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "what the peer does not take is counted", func() bool { return l.output.Load() >= size })
+	testkit.Eventually(t, "what the peer does not take is counted", func() bool { return l.output.Load() >= size })
 	small := make([]byte, 100)
 	for range 1000 {
 		if err := server.Queue(OpBinary, small); err != nil {
@@ -113,7 +115,7 @@ func TestMemory_output(t *testing.T) {
 	if _, err := io.CopyN(io.Discard, socket, size+1000*102); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "nothing is counted any more", func() bool { return l.output.Load() == 0 })
+	testkit.Eventually(t, "nothing is counted any more", func() bool { return l.output.Load() == 0 })
 	if err := server.Queue(OpBinary, make([]byte, size)); err != nil {
 		t.Fatal(err)
 	}
@@ -147,42 +149,6 @@ func TestMemory_whole(t *testing.T) {
 	wg.Wait()
 }
 
-// TestMemory_lanes: all lanes at once, to a peer that first does not read, and
-// then reads everything.
-func TestMemory_lanes(t *testing.T) {
-	t.Parallel()
-	l := &ledger{t: t}
-	server, client := pair(t, Config{Memory: l, BulkChunk: 16 << 10}, Config{})
-	server.SetChunked()
-	var wg sync.WaitGroup
-	wg.Go(func() { readAll(server) })
-	shared := AppendFrame(nil, OpText, make([]byte, 500))
-	wg.Go(func() {
-		for range 100 {
-			if err := server.WriteBulk(t.Context(), OpBinary, make([]byte, 100<<10)); err != nil {
-				t.Error(err)
-			}
-		}
-		server.Close(StatusNormal, "")
-	})
-	wg.Go(func() {
-		for range 3000 {
-			if _, err := server.WriteShared(shared); err != nil {
-				return
-			}
-			if err := server.Queue(OpText, make([]byte, 200)); err == nil {
-				server.Flush()
-			}
-		}
-	})
-	readAll(client)
-	client.Close(StatusNormal, "")
-	wg.Wait()
-	if a, o := l.assembly.Load(), l.output.Load(); a != 0 || o != 0 {
-		t.Errorf("at the end %d and %d", a, o)
-	}
-}
-
 // TestEvict_assembly: Read releases the buffer of an incomplete message before
 // the peer does anything.
 func TestEvict_assembly(t *testing.T) {
@@ -197,10 +163,10 @@ func TestEvict_assembly(t *testing.T) {
 		_, err := readAll(server)
 		ended <- err
 	}()
-	until(t, "the part is counted", func() bool { return l.assembly.Load() >= 500<<10 })
+	testkit.Eventually(t, "the part is counted", func() bool { return l.assembly.Load() >= 500<<10 })
 	evicted := make(chan error, 1)
 	go func() { evicted <- server.Evict(StatusTryAgainLater, "short of memory") }()
-	until(t, "nothing is counted", func() bool { return l.assembly.Load() == 0 })
+	testkit.Eventually(t, "nothing is counted", func() bool { return l.assembly.Load() == 0 })
 	wantEvicted(t, socket)
 	if err := <-evicted; err != nil {
 		t.Error(err)
@@ -283,7 +249,7 @@ func TestEvict(t *testing.T) {
 			}()
 			evicted := make(chan error, 1)
 			go func() { evicted <- server.Evict(StatusTryAgainLater, "short of memory") }()
-			until(t, "the queue is dropped", func() bool { return l.output.Load() < 32<<20 })
+			testkit.Eventually(t, "the queue is dropped", func() bool { return l.output.Load() < 32<<20 })
 			if queued > 0 { // a peer that does not read
 				if err := <-evicted; err != nil {
 					t.Error(err)

@@ -3,31 +3,18 @@ package websocket
 import (
 	"bytes"
 	"context"
-	"net"
+	"io"
+	"sync"
 	"testing"
 	"time"
+
+	"github.com/tidewire/tidewire/internal/testkit"
 )
 
 // TestTraffic: a connection counts its messages and bytes in both directions, on all lanes, and knows since when its peer does not read.
 func TestTraffic(t *testing.T) {
 	t.Parallel()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	peer, err := net.Dial("tcp", listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer peer.Close()
-	socket, err := listener.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := newConn(socket, Config{}.withDefaults(), false, nil)
-	defer c.Abort()
-
+	c, peer := rawPair(t, Config{})
 	in := AppendMaskedFrame(nil, OpText, [4]byte{1, 2, 3, 4}, []byte("hello"))
 	if _, err := peer.Write(bytes.Repeat(in, 3)); err != nil {
 		t.Fatal(err)
@@ -49,10 +36,7 @@ func TestTraffic(t *testing.T) {
 	if err := c.WriteBulk(context.Background(), OpText, []byte("out")); err != nil {
 		t.Fatal(err)
 	}
-	if n, err := c.WriteShared(bytes.Repeat(frame, 2)); n != 2*len(frame) || err != nil {
-		t.Fatal(n, err)
-	}
-	c.CountShared(2)
+	offer(t, c, bytes.Repeat(frame, 2))
 	got := c.Traffic()
 	if want := int64(len(frame)*8 + 2); got.MessagesIn != 3 || got.MessagesOut != 8 || got.BytesIn != int64(3*len(in)) || got.BytesOut < want || got.Unsent != 0 {
 		t.Errorf("got %+v, want %d bytes", got, want)
@@ -67,19 +51,12 @@ func TestTraffic(t *testing.T) {
 	if since.Before(before) || since.After(time.Now()) {
 		t.Errorf("waits since %v", since)
 	}
-	go func() {
-		for b := make([]byte, 1<<20); ; {
-			if _, err := peer.Read(b); err != nil {
-				return
-			}
-		}
-	}()
-	for end := time.Now().Add(time.Minute); c.Traffic().Unsent > 0; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("the bytes do not leave")
-		}
-	}
+	var reading sync.WaitGroup
+	reading.Go(func() { io.Copy(io.Discard, peer) })
+	testkit.Eventually(t, "the bytes leave", func() bool { return c.Traffic().Unsent == 0 })
 	if got := c.Traffic(); !got.Since.IsZero() {
 		t.Errorf("still waits since %v", got.Since)
 	}
+	c.Abort()
+	reading.Wait()
 }

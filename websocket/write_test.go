@@ -3,6 +3,7 @@ package websocket
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"runtime"
@@ -10,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/tidewire/tidewire/internal/testkit"
 )
 
 // TestQueue_slowReader: a peer that reads nothing costs at most MaxUnsent, and
@@ -141,41 +144,52 @@ func TestRead_deadlineWhileThePeerDoesNotListen(t *testing.T) {
 	}
 }
 
-// TestQueue_concurrent: frames of many goroutines arrive whole, and those of
-// each goroutine in order.
+// TestQueue_concurrent: frames of many goroutines arrive whole, and those of each goroutine in order, also when they begin to be compressed.
 func TestQueue_concurrent(t *testing.T) {
 	t.Parallel()
-	server, client := pair(t, Config{}, Config{})
-	const writers, each = 8, 2000
-	var wg sync.WaitGroup
-	for w := range writers {
-		wg.Go(func() {
-			for i := range each {
-				for errors.Is(server.Queue(OpBinary, []byte{byte(w), byte(i >> 8), byte(i)}), ErrSlowReader) {
-					time.Sleep(time.Millisecond)
+	for name, z := range map[string]*Compression{"plain": nil, "compressed": {Threshold: 100}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server, client := pair(t, Config{MaxUnsent: 1 << 30, Compression: z}, Config{Compression: z})
+			const writers, each = 8, 500
+			wait := goRead(server)
+			var wg sync.WaitGroup
+			for w := range writers {
+				wg.Go(func() {
+					for i := range each {
+						if i == each/2 {
+							server.AllowCompression()
+						}
+						if err := server.Queue(OpText, fmt.Appendf(nil, "%d %d %s", w, i, strings.Repeat("x", i))); err != nil {
+							t.Error(err)
+						}
+						if i%10 == 0 || i == each-1 {
+							server.Flush()
+						}
+					}
+				})
+			}
+			var next [writers]int
+			for got := 0; got < writers*each; {
+				msgs, err := client.Read()
+				if err != nil {
+					t.Fatal(err)
 				}
-				if i%10 == 0 || i == each-1 {
-					server.Flush()
+				for _, m := range msgs {
+					var w, i int
+					var rest string
+					if fmt.Sscan(string(m.Payload), &w, &i, &rest); i != next[w] || len(rest) != i {
+						t.Fatalf("writer %d: message %d of %d bytes, want %d", w, i, len(rest), next[w])
+					}
+					next[w]++
+					got++
 				}
 			}
+			wg.Wait()
+			client.Abort()
+			wait()
 		})
 	}
-	var next [writers]int
-	for got := 0; got < writers*each; {
-		msgs, err := client.Read()
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, m := range msgs {
-			w, i := m.Payload[0], int(m.Payload[1])<<8|int(m.Payload[2])
-			if i != next[w] {
-				t.Fatalf("writer %d: message %d, want %d", w, i, next[w])
-			}
-			next[w]++
-			got++
-		}
-	}
-	wg.Wait()
 }
 
 func TestQueue_refuses(t *testing.T) {
@@ -205,28 +219,20 @@ func TestWriteShared(t *testing.T) {
 				t.Error("a client shared")
 			}
 			var shared []byte
-			const n = 4000
+			const n = 2000
 			for i := range n {
 				shared = AppendFrame(shared, OpBinary, bytes.Repeat([]byte{byte(i)}, i))
 			}
 			var wg sync.WaitGroup
 			wg.Go(func() {
-				own := 0
-				for offset := 0; offset < len(shared); {
-					sent, err := server.WriteShared(shared[offset:])
-					if err != nil {
+				for range 20 { // own messages come before what is left
+					n, err := server.WriteShared(shared)
+					if err = errors.Join(err, server.Queue(OpText, []byte("own"))); err != nil {
 						t.Error(err)
-						return
 					}
-					if offset += sent; sent == 0 {
-						time.Sleep(time.Millisecond)
-					}
-					if own++; own < 20 {
-						if err := server.Queue(OpText, []byte("own")); err != nil {
-							t.Error(err)
-						}
-					}
+					shared = shared[n:]
 				}
+				offer(t, server, shared)
 				server.Close(StatusNormal, "")
 			})
 			next := 0
@@ -283,11 +289,7 @@ func TestBacklog(t *testing.T) {
 			}
 		}
 	})
-	for deadline := time.Now().Add(10 * time.Second); server.Backlog() > 0; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("backlog is still %d with a peer that reads", server.Backlog())
-		}
-	}
+	testkit.Eventually(t, "a peer that reads leaves no backlog", func() bool { return server.Backlog() == 0 })
 	server.Close(StatusNormal, "")
 	wg.Wait()
 	if b := server.Backlog(); b != 0 {
