@@ -22,12 +22,11 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/tidewire/tidewire/internal/testbin"
+	"github.com/tidewire/tidewire/internal/testkit"
 )
 
 func TestFetch_RealPostgreSQL(t *testing.T) {
-	if testing.Short() {
-		t.Skip("fetches PostgreSQL where the cache does not have it yet")
-	}
+	testkit.Long(t) // it fetches PostgreSQL where the cache does not have it yet
 	t.Parallel()
 	cfg := testConfig(t)
 	fetchAsUsersDo(t, cfg.DataDir)

@@ -3,10 +3,12 @@ package embedpg
 import (
 	"context"
 	"errors"
-	"path/filepath"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/tidewire/tidewire/internal/testkit"
 )
 
 // freeze stops the postmaster and all its children, as a debugger or a hung disk
@@ -32,57 +34,41 @@ func freeze(t *testing.T, srv *Server) []int {
 // awaitGone fails unless all of the processes end.
 func awaitGone(t *testing.T, srv *Server, pids []int) {
 	t.Helper()
-	uid := srv.as.uid
-	for deadline := time.Now().Add(30 * time.Second); len(pids) > 0; {
-		if alive, err := servesDir(pids[0], srv.dir.pgdata(), uid); err != nil || !alive {
-			pids = pids[1:]
-			continue
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("processes %v of PostgreSQL still run", pids)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
+	testkit.Eventually(t, "all processes of PostgreSQL end", func() bool {
+		return !slices.ContainsFunc(pids, func(pid int) bool {
+			alive, err := servesDir(pid, srv.dir.pgdata(), srv.as.uid)
+			return err == nil && alive
+		})
+	})
 }
 
 // TestStop_Frozen: a frozen PostgreSQL is ended by the deadline, with all its
 // processes, and the data is whole.
 func TestStop_Frozen(t *testing.T) {
 	t.Parallel()
-	cfg := testConfig(t)
+	cfg := copied(t)
+	cfg.StopTimeout = 50 * time.Millisecond
 	srv := start(t, cfg)
-	query(t, srv.URL(), "CREATE TABLE kept AS SELECT 'here' AS v")
 	pids := freeze(t, srv)
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-	defer cancel()
-	if err := srv.Stop(ctx); !errors.Is(err, ErrNotClean) {
+	if err := srv.Stop(t.Context()); !errors.Is(err, ErrNotClean) {
 		t.Errorf("Stop: %v, want ErrNotClean", err)
 	}
 	awaitGone(t, srv, pids)
-	srv = start(t, cfg)
-	if got := query(t, srv.URL(), "SELECT v FROM kept"); got != "here" {
-		t.Errorf("got %q", got)
-	}
+	cfg.StopTimeout = 0
+	isKept(t, start(t, cfg))
 }
 
 // TestEndOwned_LeavesNothing: another process has a PostgreSQL that is frozen,
 // and one that outlives it; its EndOwned ends the first alone.
 func TestEndOwned_LeavesNothing(t *testing.T) {
 	t.Parallel()
-	dir := filepath.Join(tempDir(t), "db")
+	dir := copied(t).DataDir
 	owner, _ := startOwner(t, dir)
 	state, err := Status(t.Context(), dir)
 	if err != nil || !state.Running {
 		t.Fatalf("%+v, %v", state, err)
 	}
-	layout, _, err := openLayout(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	as, err := runAs(layout.pgdata())
-	if err != nil {
-		t.Fatal(err)
-	}
+	layout, as := layoutOf(t, dir)
 	srv := &Server{dir: layout, as: as, proc: &process{pid: state.PID, dir: layout}}
 	pids := freeze(t, srv)
 	if err := owner.Process.Signal(syscall.SIGUSR1); err != nil { // beOwner: EndOwned
@@ -93,7 +79,7 @@ func TestEndOwned_LeavesNothing(t *testing.T) {
 	}
 	awaitGone(t, srv, pids)
 
-	detached := testConfig(t)
+	detached := copied(t)
 	detached.Detach = true
 	cmd, _ := startOwner(t, detached.DataDir, detachEnv+"=1")
 	state, err = Status(t.Context(), detached.DataDir)

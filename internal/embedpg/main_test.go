@@ -3,6 +3,7 @@ package embedpg
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -10,12 +11,14 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
 )
 
 // ownerEnv makes the test binary an owner of the directory it names, for tests
@@ -29,7 +32,71 @@ func TestMain(m *testing.M) {
 	if dir := os.Getenv(ownerEnv); dir != "" {
 		beOwner(dir)
 	}
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		if made != "" {
+			os.RemoveAll(made)
+		}
+		os.Exit(code)
+	}))
+}
+
+// made is what template has made.
+var made string
+
+// template returns a stopped server's directory, which initdb has filled.
+var template = sync.OnceValues(func() (dir string, err error) {
+	if made, err = os.MkdirTemp(inMemory(), "tw-embedpg-"); err != nil {
+		return "", err
+	}
+	if err := os.Chmod(made, 0o755); err != nil {
+		return "", err
+	}
+	dir = filepath.Join(made, "db")
+	srv, err := Start(context.Background(), Config{DataDir: dir, Getenv: os.Getenv})
+	if err != nil {
+		return "", err
+	}
+	conn, err := pgx.Connect(context.Background(), srv.URL())
+	if err == nil {
+		_, err = conn.Exec(context.Background(), "CREATE TABLE kept AS SELECT 'here' AS v")
+		conn.Close(context.Background())
+	}
+	return dir, errors.Join(err, srv.Stop(context.Background()))
+})
+
+// copied returns the configuration of a directory that is full: initdb takes longer than most tests.
+func copied(t *testing.T) Config {
+	t.Helper()
+	from, err := template()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := testConfig(t)
+	if out, err := exec.Command("cp", "-a", from, cfg.DataDir).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return cfg
+}
+
+func layoutOf(t *testing.T, dataDir string) (layout, account) {
+	t.Helper()
+	dir, _, err := openLayout(dataDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	as, err := runAs(dir.pgdata())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir, as
+}
+
+// isKept fails unless the row of template's table is there.
+func isKept(t *testing.T, srv *Server) {
+	t.Helper()
+	if got := query(t, srv.URL(), "SELECT v FROM kept"); got != "here" {
+		t.Errorf("got %q", got)
+	}
 }
 
 func beOwner(dir string) {
@@ -85,7 +152,7 @@ func startOwner(t *testing.T, dir string, env ...string) (cmd *exec.Cmd, url str
 // t.TempDir is not when root runs the tests.
 func tempDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "tw-embedpg-")
+	dir, err := os.MkdirTemp(inMemory(), "tw-embedpg-")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,6 +163,16 @@ func tempDir(t *testing.T) string {
 	})
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
+	}
+	return dir
+}
+
+// inMemory returns a directory of a file system in memory that has much room, or "": to make a database's files on a disk takes more time than all else.
+func inMemory() string {
+	const dir, room = "/dev/shm", 8 << 30
+	var fs unix.Statfs_t
+	if err := unix.Statfs(dir, &fs); err != nil || int64(fs.Bavail)*int64(fs.Bsize) < room {
+		return ""
 	}
 	return dir
 }

@@ -11,7 +11,7 @@ import (
 
 func TestStart_SecondOwner(t *testing.T) {
 	t.Parallel()
-	cfg := testConfig(t)
+	cfg := copied(t)
 	owner, url := startOwner(t, cfg.DataDir)
 	_, err := Start(t.Context(), cfg)
 	if !errors.Is(err, ErrInUse) || !strings.Contains(err.Error(), strconv.Itoa(owner.Process.Pid)) {
@@ -29,9 +29,8 @@ func TestStart_SecondOwner(t *testing.T) {
 
 func TestStart_AdoptsOrphan(t *testing.T) {
 	t.Parallel()
-	cfg := testConfig(t)
-	owner, url := startOwner(t, cfg.DataDir)
-	query(t, url, "CREATE TABLE kept AS SELECT 'here' AS v")
+	cfg := copied(t)
+	owner, _ := startOwner(t, cfg.DataDir)
 	if err := owner.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -44,13 +43,11 @@ func TestStart_AdoptsOrphan(t *testing.T) {
 	if !srv.Attached() || srv.PID() != st.PID || srv.BinDir() == "" {
 		t.Errorf("attached %v, pid %d, want %d, binaries in %q", srv.Attached(), srv.PID(), st.PID, srv.BinDir())
 	}
-	if got := query(t, srv.URL(), "SELECT v FROM kept"); got != "here" {
-		t.Errorf("got %q", got)
-	}
+	isKept(t, srv)
 	if err := srv.Restart(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	query(t, srv.URL(), "SELECT v FROM kept")
+	isKept(t, srv)
 	stop(t, srv)
 	if alive, err := srv.dir.isPostmaster(st.PID); err != nil || alive || srv.Running() {
 		t.Errorf("the orphan outlives its new owner: %v", err)
@@ -59,9 +56,8 @@ func TestStart_AdoptsOrphan(t *testing.T) {
 
 func TestStart_RecoversFromKilledPostmasterOfKilledOwner(t *testing.T) {
 	t.Parallel()
-	cfg := testConfig(t)
-	owner, url := startOwner(t, cfg.DataDir)
-	query(t, url, "CREATE TABLE kept AS SELECT 'here' AS v")
+	cfg := copied(t)
+	owner, _ := startOwner(t, cfg.DataDir)
 	st, err := Status(t.Context(), cfg.DataDir)
 	if err != nil {
 		t.Fatal(err)
@@ -78,15 +74,12 @@ func TestStart_RecoversFromKilledPostmasterOfKilledOwner(t *testing.T) {
 	if err := postmaster.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	srv := start(t, cfg)
-	if got := query(t, srv.URL(), "SELECT v FROM kept"); got != "here" {
-		t.Errorf("got %q", got)
-	}
+	isKept(t, start(t, cfg))
 }
 
 func TestDetach_OutlivesOwners(t *testing.T) {
 	t.Parallel()
-	cfg := testConfig(t)
+	cfg := copied(t)
 	cfg.Detach = true
 	srv := start(t, cfg)
 	pid := srv.PID()

@@ -11,7 +11,7 @@ import (
 
 func TestStart_RefusesOtherMajor(t *testing.T) {
 	t.Parallel()
-	cfg := testConfig(t)
+	cfg := copied(t)
 	srv := start(t, cfg)
 	major := srv.bins.major
 	stop(t, srv)

@@ -9,14 +9,15 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 func TestStart_KeepsDataOverRestartAndStop(t *testing.T) {
 	t.Parallel()
-	cfg := testConfig(t)
+	cfg := copied(t)
 	srv := start(t, cfg)
 	url, pid := srv.URL(), srv.PID()
-	query(t, url, "CREATE TABLE kept AS SELECT 'here' AS v")
 
 	if err := srv.Restart(t.Context()); err != nil {
 		t.Fatal(err)
@@ -24,9 +25,7 @@ func TestStart_KeepsDataOverRestartAndStop(t *testing.T) {
 	if srv.PID() == pid || srv.URL() != url {
 		t.Errorf("after Restart: pid %d, was %d; URL %s, was %s", srv.PID(), pid, srv.URL(), url)
 	}
-	if got := query(t, url, "SELECT v FROM kept"); got != "here" {
-		t.Errorf("after Restart: %q", got)
-	}
+	isKept(t, srv)
 	stop(t, srv)
 	if srv.Running() {
 		t.Error("runs after Stop")
@@ -34,10 +33,7 @@ func TestStart_KeepsDataOverRestartAndStop(t *testing.T) {
 	if err := srv.Restart(t.Context()); !errors.Is(err, ErrNotRunning) {
 		t.Errorf("Restart after Stop: %v", err)
 	}
-	srv = start(t, cfg)
-	if got := query(t, srv.URL(), "SELECT v FROM kept"); got != "here" {
-		t.Errorf("after Stop and Start: %q", got)
-	}
+	isKept(t, start(t, cfg))
 }
 
 func TestStart_IsPrivateAndDefault(t *testing.T) {
@@ -72,10 +68,10 @@ func TestStart_IsPrivateAndDefault(t *testing.T) {
 	}
 }
 
-func TestKill_RestartRecovers(t *testing.T) {
+// TestKill: a killed server recovers. After Stop no shared memory of it is left: once its directory is removed, nobody would free it.
+func TestKill(t *testing.T) {
 	t.Parallel()
-	srv := start(t, testConfig(t))
-	query(t, srv.URL(), "CREATE TABLE kept AS SELECT 'here' AS v")
+	srv := start(t, copied(t))
 	if err := srv.Kill(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -85,16 +81,32 @@ func TestKill_RestartRecovers(t *testing.T) {
 	if err := srv.Restart(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if got := query(t, srv.URL(), "SELECT v FROM kept"); got != "here" {
-		t.Errorf("after Kill and Restart: %q", got)
+	isKept(t, srv)
+	p, ok, err := srv.dir.readPID()
+	if err != nil || !ok {
+		t.Fatal(ok, err)
+	}
+	id, ok := p.segment()
+	if !ok {
+		t.Fatalf("no segment in %q", p.rest)
+	}
+	var info unix.SysvShmDesc
+	if _, err := unix.SysvShmCtl(id, unix.IPC_STAT, &info); err != nil {
+		t.Fatalf("the segment of a server that runs: %v", err)
+	}
+	if err := srv.Kill(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	stop(t, srv)
+	if _, err := unix.SysvShmCtl(id, unix.IPC_STAT, &info); err == nil {
+		t.Errorf("segment %d is left", id)
 	}
 }
 
 func TestStart_StalePIDFileNamesAnotherProcess(t *testing.T) {
 	t.Parallel()
-	cfg := testConfig(t)
+	cfg := copied(t)
 	srv := start(t, cfg)
-	query(t, srv.URL(), "CREATE TABLE kept AS SELECT 'here' AS v")
 	pidFile, err := os.ReadFile(srv.dir.pidPath())
 	if err != nil {
 		t.Fatal(err)
@@ -117,10 +129,7 @@ func TestStart_StalePIDFileNamesAnotherProcess(t *testing.T) {
 		srv.dir.pidPath(): number + rest,
 		filepath.Join(srv.dir.run(), ".s.PGSQL.5432.lock"): number + rest,
 	} {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := srv.as.give(path); err != nil {
+		if err := errors.Join(os.WriteFile(path, []byte(text), 0o600), srv.as.give(path)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -128,9 +137,7 @@ func TestStart_StalePIDFileNamesAnotherProcess(t *testing.T) {
 	if srv.Attached() {
 		t.Error("took a foreign process for PostgreSQL")
 	}
-	if got := query(t, srv.URL(), "SELECT v FROM kept"); got != "here" {
-		t.Errorf("got %q", got)
-	}
+	isKept(t, srv)
 	if !exists(other.Process.Pid) {
 		t.Error("the foreign process is gone")
 	}
@@ -138,20 +145,16 @@ func TestStart_StalePIDFileNamesAnotherProcess(t *testing.T) {
 
 func TestStart_EmptyPIDFile(t *testing.T) {
 	t.Parallel()
-	cfg := testConfig(t)
-	srv := start(t, cfg)
-	stop(t, srv)
-	if err := os.WriteFile(srv.dir.pidPath(), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := srv.as.give(srv.dir.pidPath()); err != nil {
+	cfg := copied(t)
+	dir, as := layoutOf(t, cfg.DataDir)
+	if err := errors.Join(os.WriteFile(dir.pidPath(), nil, 0o600), as.give(dir.pidPath())); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := Start(t.Context(), cfg); !errors.Is(err, ErrStart) {
 		t.Errorf("a fresh one: %v", err)
 	}
 	before := time.Now().Add(-time.Minute)
-	if err := os.Chtimes(srv.dir.pidPath(), before, before); err != nil {
+	if err := os.Chtimes(dir.pidPath(), before, before); err != nil {
 		t.Fatal(err)
 	}
 	start(t, cfg)
@@ -159,14 +162,18 @@ func TestStart_EmptyPIDFile(t *testing.T) {
 
 func TestStart_LongPath(t *testing.T) {
 	t.Parallel()
-	cfg := testConfig(t)
-	cfg.DataDir = filepath.Join(cfg.DataDir, strings.Repeat("long, \"quoted\" ", 8), "db")
+	cfg := copied(t)
+	long := filepath.Join(filepath.Dir(cfg.DataDir), strings.Repeat("long, \"quoted\" ", 8))
+	if err := errors.Join(os.Mkdir(long, 0o755), os.Rename(cfg.DataDir, filepath.Join(long, "db"))); err != nil {
+		t.Fatal(err)
+	}
+	cfg.DataDir = filepath.Join(long, "db")
 	srv := start(t, cfg)
-	query(t, srv.URL(), "SELECT 'x'")
+	isKept(t, srv)
 	if err := srv.Restart(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	query(t, srv.URL(), "SELECT 'x'")
+	isKept(t, srv)
 	stop(t, srv)
 	if _, err := os.Stat(srv.dir.socketPath()); srv.dir.socketPath() == srv.dir.run() || !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("%s: %v", srv.dir.socketPath(), err)
@@ -175,7 +182,7 @@ func TestStart_LongPath(t *testing.T) {
 
 func TestStart_SaysWhyPostgresFailed(t *testing.T) {
 	t.Parallel()
-	cfg := testConfig(t)
+	cfg := copied(t)
 	cfg.Settings = map[string]string{"shared_buffers": "nonsense"}
 	_, err := Start(t.Context(), cfg)
 	if !errors.Is(err, ErrStart) || !strings.Contains(err.Error(), "nonsense") {
@@ -183,27 +190,4 @@ func TestStart_SaysWhyPostgresFailed(t *testing.T) {
 	}
 	cfg.Settings = nil
 	start(t, cfg) // what was made by then is whole
-}
-
-func TestProcess_StopPastItsBound(t *testing.T) {
-	t.Parallel()
-	cfg := testConfig(t)
-	cfg.StopTimeout = 50 * time.Millisecond
-	srv := start(t, cfg)
-	query(t, srv.URL(), "CREATE TABLE kept AS SELECT 'here' AS v")
-	if err := syscall.Kill(srv.PID(), syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
-	// A frozen process reacts only to SIGKILL, until it is resumed after the bound.
-	pid := srv.PID()
-	wake := time.AfterFunc(200*time.Millisecond, func() { syscall.Kill(pid, syscall.SIGCONT) })
-	defer wake.Stop()
-	if err := srv.Stop(t.Context()); !errors.Is(err, ErrNotClean) {
-		t.Errorf("Stop: %v, want ErrNotClean", err)
-	}
-	cfg.StopTimeout = 0
-	srv = start(t, cfg)
-	if got := query(t, srv.URL(), "SELECT v FROM kept"); got != "here" {
-		t.Errorf("got %q", got)
-	}
 }
