@@ -46,53 +46,6 @@ func TestBucket_ClockOfAnotherRead(t *testing.T) {
 	}
 }
 
-// TestBucket_RefusalsTakeNothing: however often a user is refused, it gets its rate, and is told no longer wait than for one request. After the wait the
-// request is allowed.
-func TestBucket_RefusalsTakeNothing(t *testing.T) {
-	t.Parallel()
-	b := newBucket(100, 0, 0)
-	now := time.Unix(1000, 0)
-	for range 200 {
-		b.take(now, 1, 0)
-	}
-	for range 1000 {
-		var wait time.Duration
-		for range 50 {
-			var ok bool
-			if wait, ok = b.take(now, 1, 0); ok || wait > 10*time.Millisecond+2 {
-				t.Fatalf("allowed is %v, wait %v, want a wait of 10ms at most", ok, wait)
-			}
-		}
-		now = now.Add(wait)
-		if wait, ok := b.take(now, 1, 0); !ok {
-			t.Fatalf("after its wait a request has to wait %v more", wait)
-		}
-	}
-}
-
-// TestBucket_BothOrNone: a message that lacks the tokens of one rate takes none of the other, and what is larger than the bucket takes all of it.
-func TestBucket_BothOrNone(t *testing.T) {
-	t.Parallel()
-	b := newBucket(10, 100, 1000)
-	now := time.Unix(1000, 0)
-	if _, ok := b.take(now, 1, 5000); !ok {
-		t.Fatal("a message that is larger than the bucket is refused by a full one")
-	}
-	for range 100 {
-		if _, ok := b.take(now, 1, 1); ok {
-			t.Fatal("allowed without a byte left")
-		}
-	}
-	for range 19 {
-		if _, ok := b.take(now, 1, 0); !ok {
-			t.Fatal("the refusals have taken requests")
-		}
-	}
-	if _, ok := b.take(now, 1, 0); ok {
-		t.Error("more requests than the bucket holds")
-	}
-}
-
 // TestBucket_RefusalsAtOnce: however many requests of a user are refused at the same time, the user gets its whole rate, and is never told to wait
 // longer than one request takes.
 func TestBucket_RefusalsAtOnce(t *testing.T) {
@@ -180,20 +133,5 @@ func TestBucket_Extremes(t *testing.T) {
 	fast := newBucket(1e300, 1<<62, 10)
 	if wait, ok := fast.take(now, 1, 1<<40); !ok || fast.full(now) <= 0 {
 		t.Errorf("the wait is %v; it is full in %v", wait, fast.full(now))
-	}
-}
-
-// TestBucket_Debt: a debt of bytes does not hold up what has none, and is paid by the time.
-func TestBucket_Debt(t *testing.T) {
-	t.Parallel()
-	b, now := newBucket(10, 100, 1000), time.Unix(1000, 0)
-	if wait := b.owe(now, 0, 1500).Round(time.Millisecond); wait != 5*time.Second {
-		t.Errorf("1500 of 1000 bytes wait %v, want 5s", wait)
-	}
-	if _, ok := b.take(now, 1, 0); !ok {
-		t.Error("a message without bytes is refused")
-	}
-	if wait, ok := b.take(now, 1, 100); ok || wait.Round(time.Millisecond) != 6*time.Second {
-		t.Errorf("100 bytes: allowed is %v, the wait %v, want 6s", ok, wait)
 	}
 }

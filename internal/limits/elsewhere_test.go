@@ -104,7 +104,7 @@ func TestElsewhere_Connections(t *testing.T) {
 // little less. What it sends changes at random.
 func TestElsewhere_Rates(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(30) {
+	for seed := range uint64(6) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		n := 2 + random.IntN(5)
 		rate := 50 * float64(1+random.IntN(20)) // of a user: 4 times that of a connection
@@ -162,49 +162,11 @@ func TestElsewhere_Rates(t *testing.T) {
 	}
 }
 
-// TestElsewhere_SteadyRate: a user that sends more than its rate to all servers gets its rate on all together; and if it uses one server alone, all
-// of it there.
-func TestElsewhere_SteadyRate(t *testing.T) {
-	t.Parallel()
-	const n, rate, ticks = 4, 400, 20
-	s := newServers(n, Config{RequestRate: rate / UserShare})
-	var all [][]*Meter
-	for range UserShare {
-		all = append(all, s.meters("ann"))
-	}
-	run := func(seconds int, servers ...int) (got int) {
-		for range seconds {
-			for range ticks {
-				s.now = s.now.Add(time.Second / ticks)
-				for _, server := range servers {
-					for range rate / ticks {
-						for _, meters := range all {
-							if _, ok := meters[server].Take(s.now, 0); ok {
-								got++
-							}
-						}
-					}
-				}
-			}
-			s.exchange()
-		}
-		return got
-	}
-	run(5, 0, 1, 2, 3)
-	if got := run(20, 0, 1, 2, 3); got < 19*rate || got > 21*rate {
-		t.Errorf("on all servers %d in 20 s, want %d", got, 20*rate)
-	}
-	run(5, 2)
-	if got := run(20, 2); got < 19*rate || got > 21*rate {
-		t.Errorf("on one server %d in 20 s, want %d", got, 20*rate)
-	}
-}
-
 // TestElsewhere_Bursts: a user that empties its buckets on all servers at once, and waits until they are full again, gets no more than its rate.
 func TestElsewhere_Bursts(t *testing.T) {
 	t.Parallel()
-	for _, n := range []int{1, 2, 5, 10} {
-		for _, pause := range []int{1, 2, 3, 5} {
+	for _, n := range []int{1, 5} {
+		for _, pause := range []int{1, 3} {
 			const rate, periods = 400, 30
 			s := newServers(n, Config{RequestRate: rate / UserShare})
 			s.exchange()
@@ -270,7 +232,7 @@ func TestElsewhere_Notes(t *testing.T) {
 	t.Parallel()
 	s := newServers(2, Config{UserConnections: 20, RequestRate: 100})
 	r := s.all[0]
-	for n := range 20_000 {
+	for n := range 5_000 {
 		for range 2 {
 			r.New().Handshake(Client{User: fmt.Sprint("user with a long name ", n)}, false)
 		}

@@ -90,24 +90,6 @@ func TestMeter_EndsFloodsOfControls(t *testing.T) {
 	}
 }
 
-// TestMeter_Paces: what is owed is paid by the time, however much it is.
-func TestMeter_Paces(t *testing.T) {
-	t.Parallel()
-	r := New(Config{RequestRate: 100, ByteRate: 1000, MaxMessage: 5000})
-	c := r.New()
-	c.Handshake(Client{}, false)
-	m, now := c.Meter(), time.Unix(1000, 0)
-	if wait := m.Owe(now, 200, 5000); wait != 0 {
-		t.Errorf("the burst waits %v", wait)
-	}
-	if wait := m.Owe(now, 1000, 0).Round(time.Millisecond); wait != 10*time.Second {
-		t.Errorf("1000 requests wait %v, want 10s", wait)
-	}
-	if wait := m.Owe(now, 0, 12_000).Round(time.Millisecond); wait != 12*time.Second {
-		t.Errorf("12000 bytes wait %v, want 12s", wait)
-	}
-}
-
 // TestMeter_RefusalsTakeNothing: a message that one of the four buckets refuses takes nothing from the others.
 func TestMeter_RefusalsTakeNothing(t *testing.T) {
 	t.Parallel()
@@ -160,18 +142,6 @@ func TestMeter_NoneCostsNothing(t *testing.T) {
 	var m *Meter
 	if _, ok := m.Take(time.Time{}, 1); !ok || m.Owe(time.Time{}, 1, 1) != 0 {
 		t.Error("no meter has a limit")
-	}
-}
-
-func BenchmarkMeter(b *testing.B) {
-	r := New(Config{RequestRate: 1e12, ByteRate: 1 << 50, MaxMessage: 1 << 20})
-	c := r.New()
-	c.Handshake(Client{User: "ann"}, false)
-	m, now := c.Meter(), time.Now()
-	b.ReportAllocs()
-	for range b.N {
-		m.Fits(now, 100)
-		m.Take(now, 100)
 	}
 }
 
@@ -237,28 +207,6 @@ func TestMeter_OneBurst(t *testing.T) {
 		if d := m.Rests().Sub(now); d > 0 {
 			m.Rested(d)
 			now = now.Add(d)
-		}
-	}
-}
-
-// TestMeter_Settles: what only settles something is never refused, and read slower if there is too much of it. The debt of a user is a second at most.
-func TestMeter_Settles(t *testing.T) {
-	t.Parallel()
-	r := New(Config{RequestRate: 10})
-	now := time.Unix(1000, 0)
-	for n := range 30 {
-		c := r.New()
-		c.Handshake(Client{User: "ann"}, false)
-		m := c.Meter()
-		m.Settle(now, 1)
-		if d := m.Rests().Sub(now); n == 0 && d > 0 || d > time.Second+time.Microsecond {
-			t.Errorf("connection %d rests for %v after one message", n, d)
-		}
-		for range 40_000 {
-			m.Settle(now, 1)
-		}
-		if d := m.Rests().Sub(now); d <= 0 || d > time.Second+time.Microsecond {
-			t.Errorf("connection %d rests for %v after 40001 messages", n, d)
 		}
 	}
 }
