@@ -90,14 +90,11 @@ func TestBudget_none(t *testing.T) {
 	if h.Held() != 0 || b.Stats().Held != 0 {
 		t.Error("something is held")
 	}
+	small := New(100).Open(nil)
+	check(t, "three quarters", small.Reserve(t.Context(), Page, 75), nil)
+	check(t, "more", small.Reserve(t.Context(), Page, 76), ErrTooLarge)
 	unbounded := New(0).Open(nil)
 	check(t, "Reserve", unbounded.Reserve(t.Context(), Page, 1<<60), nil)
-}
-
-func TestReserve_tooLarge(t *testing.T) {
-	h := New(100).Open(nil)
-	check(t, "three quarters", h.Reserve(t.Context(), Page, 75), nil)
-	check(t, "more", h.Reserve(t.Context(), Page, 76), ErrTooLarge)
 }
 
 // A greedy client waits and is evicted. A hundred small ones notice nothing.
@@ -267,22 +264,6 @@ func TestReserve_stuckBeforeMoving(t *testing.T) {
 	})
 }
 
-// If only a client's own release could serve it, nobody but this client is evicted.
-func TestReserve_waitsForItself(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := New(128 * mib)
-		other, c := open(b, 0), open(b, 0)
-		other.Take(Page, 50*mib)
-		c.Take(Page, 10*mib)
-		check(t, "Reserve", <-c.reserve(90*mib), ErrEvicted)
-		synctest.Wait()
-		if other.evicted.Load() || !c.evicted.Load() {
-			t.Error("the other was evicted")
-		}
-		other.Close()
-	})
-}
-
 // Bytes that cannot wait: at the limit the greediest holders are evicted at once, and not
 // more than needed.
 func TestTake_limit(t *testing.T) {
@@ -393,24 +374,6 @@ func TestLevel(t *testing.T) {
 			t.Errorf("demands %v: share %d, want %d", test.demands, got, test.want)
 		}
 	}
-}
-
-func TestErrEvicted_fitsACloseFrame(t *testing.T) {
-	if n := len(ErrEvicted.Error()); n > 123 {
-		t.Errorf("%d bytes", n)
-	}
-}
-
-func BenchmarkTakeRelease(b *testing.B) {
-	budget := New(1 << 40)
-	b.RunParallel(func(pb *testing.PB) {
-		h := budget.Open(nil)
-		defer h.Close()
-		for pb.Next() {
-			h.Take(Output, 4096)
-			h.Release(Output, 4096)
-		}
-	})
 }
 
 func TestBudget_tryReserve(t *testing.T) {

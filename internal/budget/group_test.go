@@ -1,25 +1,10 @@
 package budget
 
 import (
-	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
 )
-
-// TestGroup_SharesAsOne: the demands of a group are one demand.
-func TestGroup_SharesAsOne(t *testing.T) {
-	b := New(100)
-	for i := range 9 {
-		h := b.Open(nil)
-		h.Join("many")
-		h.add(Page, int64(10+i))
-	}
-	b.Open(nil).add(Page, 60)
-	if got := b.level(); got != 37 {
-		t.Errorf("share %d, want half of 75", got)
-	}
-}
 
 // TestGroup_IsEvictedBeforeALargerHolder: many small holders of one client are evicted before one of another client that is larger than each, and
 // only as many as needed.
@@ -106,18 +91,5 @@ func TestGroup_SharesAmongMembers(t *testing.T) {
 		waits(t, "the large one", more)
 		large.Close()
 		check(t, "the large one, after its end", <-more, ErrClosed)
-	})
-}
-
-func BenchmarkTakeRelease_Group(b *testing.B) {
-	budget := New(1 << 40)
-	b.RunParallel(func(pb *testing.PB) {
-		h := budget.Open(nil)
-		defer h.Close()
-		h.Join(fmt.Sprintf("%p", h))
-		for pb.Next() {
-			h.Take(Output, 4096)
-			h.Release(Output, 4096)
-		}
 	})
 }
