@@ -10,7 +10,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
+
+	"github.com/tidewire/tidewire/internal/testkit"
 )
 
 // agentPort is free in each namespace, since only the agent runs there.
@@ -143,12 +144,8 @@ func sendDatagrams(address string, datagram []byte, count int) string {
 // deliver sends a datagram again and again until it is received: UDP loses some.
 func deliver(t *testing.T, from, to *lineChild, address, word string) {
 	t.Helper()
-	ctx := within(t)
-	for from.ask("send", address, word); to.ask("has", word) != "true"; from.ask("send", address, word) {
-		select {
-		case <-ctx.Done():
-			t.Fatalf("datagram %q does not arrive at %s", word, address)
-		case <-time.After(5 * time.Millisecond):
-		}
-	}
+	testkit.Eventually(t, "the datagram "+word+" arrives", func() bool {
+		from.ask("send", address, word)
+		return to.ask("has", word) == "true"
+	})
 }

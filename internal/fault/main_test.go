@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 	}
 	run := map[string]func(){
 		"agent": agentMain, "terminable": terminableMain, "stubborn": stubbornMain, "talkative": talkativeMain, "failing": func() { os.Exit(3) },
-		"sleeper": func() { time.Sleep(time.Hour) }, "parent": parentMain, "unprivileged": unprivilegedMain, "available": availableMain, "net": netMain,
+		"sleeper": forever, "parent": parentMain, "unprivileged": unprivilegedMain, "available": availableMain, "net": netMain,
 	}[child]
 	if run == nil {
 		fmt.Fprintln(os.Stderr, "no such child:", child)
@@ -137,6 +137,12 @@ func (s *lineChild) expect(want string, words ...string) {
 	}
 }
 
+// forever waits to be killed.
+func forever() {
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGUSR1) // or the runtime ends a program in which nothing can happen
+	select {}
+}
+
 // terminableMain ends with code 0 at SIGTERM.
 func terminableMain() {
 	c := make(chan os.Signal, 1)
@@ -150,7 +156,7 @@ func stubbornMain() {
 	signal.Ignore(syscall.SIGTERM)
 	fmt.Fprintln(os.Stderr, "I stay")
 	fmt.Println("ready")
-	time.Sleep(time.Hour)
+	forever()
 }
 
 func talkativeMain() {

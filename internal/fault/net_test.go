@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -68,8 +67,20 @@ func (c *lineConn) read(t *testing.T, want string) {
 	}
 }
 
-func TestNetReaches(t *testing.T) {
+// TestNet breaks and repairs one network in all ways.
+func TestNet(t *testing.T) {
 	n, agents := network(t, 3)
+	for _, test := range []struct {
+		name string
+		run  func(t *testing.T, n *Net, agents []*lineChild)
+	}{{"cut one way", netCutOneWay}, {"reaches", netReaches}, {"cut", netCut}, {"drop", netDrop}, {"host", netHost}, {"down", netDown}} {
+		if !t.Run(test.name, func(t *testing.T) { test.run(t, n, agents) }) {
+			return
+		}
+	}
+}
+
+func netReaches(t *testing.T, n *Net, agents []*lineChild) {
 	listener, err := net.Listen("tcp", netip.AddrPortFrom(n.Addr(Host), 0).String())
 	ok(t, err)
 	defer listener.Close()
@@ -94,8 +105,7 @@ func isRefused(t *testing.T, answer string) {
 	}
 }
 
-func TestNetCut(t *testing.T) {
-	n, agents := network(t, 3)
+func netCut(t *testing.T, n *Net, agents []*lineChild) {
 	echo(t, n, agents[0], 1)
 	before := agents[1].ask("received")
 	ok(t, n.Cut(0, 1))
@@ -116,9 +126,8 @@ func TestNetCut(t *testing.T) {
 	echo(t, n, agents[1], 0)
 }
 
-// TestNetCutOneWay begins with the cut, so that neither node knows the other's Ethernet address.
-func TestNetCutOneWay(t *testing.T) {
-	n, agents := network(t, 2)
+// netCutOneWay begins with the cut, so that neither node knows the other's Ethernet address.
+func netCutOneWay(t *testing.T, n *Net, agents []*lineChild) {
 	ok(t, n.CutOneWay(0, 1))
 	isRefused(t, agents[0].ask("send", agentAddr(n, 1), "lost"))
 	deliver(t, agents[1], agents[0], agentAddr(n, 0), "arrives")
@@ -129,14 +138,13 @@ func TestNetCutOneWay(t *testing.T) {
 	agents[1].expect("false", "has", "lost")
 }
 
-func TestNetDrop(t *testing.T) {
-	n, agents := network(t, 2)
+func netDrop(t *testing.T, n *Net, agents []*lineChild) {
 	echo(t, n, agents[0], 1)
 	before := agents[1].ask("received")
 	ok(t, n.DropOneWay(0, 1))
 	agents[0].expect("ok", "send", agentAddr(n, 1), "lost")
 	agents[0].expect("ok", "write", "during")
-	deliver(t, agents[1], agents[0], agentAddr(n, 0), "arrives")
+	deliver(t, agents[1], agents[0], agentAddr(n, 0), "arrives too")
 	agents[1].expect("false", "has", "lost")
 	agents[1].expect(before, "received")
 	ok(t, n.Drop(0, 1))
@@ -146,14 +154,13 @@ func TestNetDrop(t *testing.T) {
 	isRefused(t, agents[0].ask("send", agentAddr(n, 1), "refused"))
 	ok(t, n.Heal(0, 1))
 	agents[0].expect("during", "read")
-	deliver(t, agents[0], agents[1], agentAddr(n, 1), "healed")
-	deliver(t, agents[1], agents[0], agentAddr(n, 0), "healed")
+	deliver(t, agents[0], agents[1], agentAddr(n, 1), "whole")
+	deliver(t, agents[1], agents[0], agentAddr(n, 0), "whole")
 	agents[1].expect("false", "has", "lost")
 }
 
-// TestNetHost cuts a node from the host, by each kind of cut.
-func TestNetHost(t *testing.T) {
-	n, agents := network(t, 2)
+// netHost cuts a node from the host, by each kind of cut.
+func netHost(t *testing.T, n *Net, agents []*lineChild) {
 	for _, cut := range []func(a, b int) error{n.Cut, n.Drop, n.CutOneWay, n.DropOneWay} {
 		c := dialNode(t, n, 0)
 		c.write(t, "before")
@@ -168,8 +175,7 @@ func TestNetHost(t *testing.T) {
 	}
 }
 
-func TestNetDown(t *testing.T) {
-	n, agents := network(t, 3)
+func netDown(t *testing.T, n *Net, agents []*lineChild) {
 	echo(t, n, agents[0], 1)
 	echo(t, n, agents[1], 2)
 	before := agents[1].ask("received")
@@ -261,7 +267,7 @@ func netMain() {
 	n, err := NewNet(2)
 	exitOn(err)
 	fmt.Println(n.slot.number)
-	time.Sleep(time.Hour)
+	forever()
 }
 
 // TestNetLeftOver: the next owner of a slot removes what a killed process has left.
@@ -292,25 +298,6 @@ func TestNetNodes(t *testing.T) {
 	longest := (&slot{number: slots - 1}).link(maxNodes - 1)
 	if len(longest) > 15 {
 		t.Errorf("%q has more than 15 bytes", longest)
-	}
-}
-
-func TestDestinations(t *testing.T) {
-	const routes = `default via 192.0.2.1 dev eth0
-192.0.2.0/24 dev eth0 proto kernel scope link src 192.0.2.2
-blackhole 10.213.0.7
-10.0.0.1 via 192.0.2.1 dev eth0
-unreachable 10.8.0.0/16
-broadcast 127.255.255.255 dev lo table local proto kernel scope link src 127.0.0.1
-	nexthop via 192.0.2.1 dev eth0 weight 1
-`
-	want := []string{"192.0.2.0/24", "10.213.0.7/32", "10.0.0.1/32", "10.8.0.0/16", "127.255.255.255/32"}
-	var got []string
-	for _, network := range destinations(routes) {
-		got = append(got, network.String())
-	}
-	if !slices.Equal(got, want) {
-		t.Errorf("%q, want %q", got, want)
 	}
 }
 

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tidewire/tidewire/internal/testkit"
 )
 
 // TestProcStopped: when Stop returns, all threads have stopped.
@@ -38,27 +40,14 @@ func TestProcOutlivesThread(t *testing.T) {
 		started <- silentAgent(t)
 	}()
 	s := <-started
-	awaitThreadEnd(t, <-thread)
+	if id := <-thread; id != os.Getpid() { // the runtime keeps the main thread, though it no longer runs goroutines
+		testkit.Eventually(t, "the thread ends", func() bool {
+			_, err := os.Stat(fmt.Sprintf("/proc/self/task/%d", id))
+			return os.IsNotExist(err)
+		})
+	}
 	for range 3 {
 		s.expect("pong", "ping")
-	}
-}
-
-func awaitThreadEnd(t *testing.T, id int) {
-	t.Helper()
-	if id == os.Getpid() {
-		return // the runtime keeps the main thread, though it no longer runs goroutines
-	}
-	ctx := within(t)
-	for {
-		if _, err := os.Stat(fmt.Sprintf("/proc/self/task/%d", id)); os.IsNotExist(err) {
-			return
-		}
-		select {
-		case <-ctx.Done():
-			t.Fatal("the thread does not end")
-		case <-time.After(time.Millisecond):
-		}
 	}
 }
 
@@ -71,7 +60,7 @@ func parentMain() {
 	_, err = Start(cmd)
 	exitOn(err)
 	fmt.Println("ready")
-	time.Sleep(time.Hour)
+	forever()
 }
 
 // TestProcDiesWithParent: a child does not outlive a parent that is killed. The pipe ends when no process holds it.

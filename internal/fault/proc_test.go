@@ -58,6 +58,7 @@ func TestProcKill(t *testing.T) {
 	if err := s.Err(); err != nil {
 		t.Fatal(err)
 	}
+	ok(t, s.Stop()) // a stopped process can be killed, too
 	s.Kill()
 	s.Kill()
 	await(t, s.Proc)
@@ -71,15 +72,6 @@ func TestProcKill(t *testing.T) {
 	}
 	if err := s.Terminate(t.Context()); signalOf(err) != syscall.SIGKILL {
 		t.Errorf("Terminate after the end: %v", err)
-	}
-}
-
-func TestProcKillStopped(t *testing.T) {
-	s := silentAgent(t)
-	ok(t, s.Stop())
-	s.Kill()
-	if got := signalOf(s.Err()); got != syscall.SIGKILL {
-		t.Fatalf("%v: signal %v", s.Err(), got)
 	}
 }
 
@@ -154,21 +146,5 @@ func TestProcOutput(t *testing.T) {
 func TestProcNotStarted(t *testing.T) {
 	if _, err := Start(exec.Command("/nonexistent/program")); !errors.Is(err, os.ErrNotExist) {
 		t.Fatal(err)
-	}
-}
-
-func TestTail(t *testing.T) {
-	var b tail
-	b.Write([]byte("short"))
-	if got := b.String(); got != "short" {
-		t.Fatal(got)
-	}
-	text := strings.Repeat("0123456789", tailSize/4)
-	for _, size := range []int{tailSize - 1, 1, 7, 2*tailSize + 3} {
-		b.Write([]byte(text[:size]))
-	}
-	b.Write([]byte("end"))
-	if want := text[:2*tailSize+3] + "end"; b.String() != want[len(want)-tailSize:] {
-		t.Fatal("other bytes")
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/tidewire/tidewire/internal/testkit"
 )
 
 // fixture is a proxy with a target whose connections the test holds.
@@ -60,23 +62,15 @@ func (f *fixture) dial() *net.TCPConn {
 // awaitQueued waits until the only connection has that many bytes queued: a delay applies when the proxy reads.
 func (f *fixture) awaitQueued(d Direction, bytes int) {
 	f.t.Helper()
-	ctx := within(f.t)
-	for {
+	testkit.Eventually(f.t, "the proxy has read all", func() bool {
 		f.mu.Lock()
+		defer f.mu.Unlock()
 		queued := 0
 		for l := range f.links {
 			queued += l.pipes[d].queued
 		}
-		f.mu.Unlock()
-		if queued == bytes {
-			return
-		}
-		select {
-		case <-ctx.Done():
-			f.t.Fatalf("%d bytes are queued, want %d", queued, bytes)
-		case <-time.After(time.Millisecond):
-		}
-	}
+		return queued == bytes
+	})
 }
 
 // dialInVain fails the test unless a new connection is reset. The RST may come before the dial returns.

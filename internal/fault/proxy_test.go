@@ -10,6 +10,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/tidewire/tidewire/internal/testkit"
 )
 
 func TestProxyPassesHalfCloses(t *testing.T) {
@@ -36,12 +38,10 @@ func TestProxyPassesResets(t *testing.T) {
 	ok(t, target.CloseWrite())
 	isEnd(t, client)
 	closeConn(target, true)
-	for {
-		if _, err := io.WriteString(client, "x"); err != nil {
-			break
-		}
-		time.Sleep(time.Millisecond)
-	}
+	testkit.Eventually(t, "a write fails", func() bool {
+		_, err := io.WriteString(client, "x")
+		return err != nil
+	})
 }
 
 // TestProxyDelays: with a delay of an hour nothing arrives, and all is taken: more than the kernel's buffers hold.
@@ -257,10 +257,12 @@ func TestProxyConcurrently(t *testing.T) {
 			}
 		}
 	})
-	var clients sync.WaitGroup
+	attempts := make(chan int)
+	var clients, changes sync.WaitGroup
 	for i := range 4 {
 		clients.Go(func() {
-			for range 10 {
+			for range 25 {
+				attempts <- i
 				conn, err := net.Dial("tcp", f.Addr())
 				if err != nil {
 					continue
@@ -280,14 +282,15 @@ func TestProxyConcurrently(t *testing.T) {
 		func() { f.Refuse(true); f.Refuse(false) },
 		f.Reset,
 	} {
-		clients.Go(func() {
-			for range 20 {
+		changes.Go(func() {
+			for range attempts {
 				change()
-				time.Sleep(time.Millisecond / 2)
 			}
 		})
 	}
 	clients.Wait()
+	close(attempts)
+	changes.Wait()
 	client := f.dial()
 	pass(t, client, client, "echo")
 	close(stop)
