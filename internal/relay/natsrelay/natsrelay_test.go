@@ -8,7 +8,6 @@ import (
 	"net"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"go.uber.org/goleak"
@@ -16,6 +15,7 @@ import (
 	"github.com/tidewire/tidewire/internal/relay"
 	"github.com/tidewire/tidewire/internal/relay/natsrelay"
 	"github.com/tidewire/tidewire/internal/relay/natstest"
+	"github.com/tidewire/tidewire/internal/testkit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -47,16 +47,7 @@ func join(t *testing.T, nodes ...*natsrelay.Relay) {
 		}
 	}
 	for _, n := range nodes {
-		eventually(t, "all nodes are connected", func() bool { return n.Peers() == len(nodes)-1 })
-	}
-}
-
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !holds(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("it does not come true that %s", what)
-		}
+		testkit.Eventually(t, "all nodes are connected", func() bool { return n.Peers() == len(nodes)-1 })
 	}
 }
 
@@ -76,14 +67,14 @@ func listen(t *testing.T, to *natsrelay.Relay, topic string, from ...*natsrelay.
 	}
 	t.Cleanup(stop)
 	for _, f := range from {
-		eventually(t, "another node knows of a listener", func() bool {
+		testkit.Eventually(t, "another node knows of a listener", func() bool {
 			if err := f.Publish(topic, []byte("ready?")); err != nil {
 				t.Fatal(err)
 			}
 			select {
 			case <-ready:
 				return true
-			case <-time.After(10 * time.Millisecond):
+			default:
 				return false
 			}
 		})
@@ -124,31 +115,6 @@ func TestRelay_AllOthersInOrder(t *testing.T) {
 	}
 }
 
-// TestRelay_Strangers: a node with another secret, or of another cluster, is not heard.
-func TestRelay_Strangers(t *testing.T) {
-	t.Parallel()
-	a, b := start(t, "c", "right", 0), start(t, "c", "right", 1)
-	wrong, other := start(t, "c", "wrong", 2), start(t, "d", "right", 3)
-	join(t, a, b)
-	for _, stranger := range []*natsrelay.Relay{wrong, other} {
-		if err := stranger.SetPeers([]string{a.Addr(), b.Addr()}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	got := listen(t, a, "x", b)
-	for range 200 {
-		wrong.Publish("x", []byte("wrong"))
-		other.Publish("x", []byte("other"))
-		time.Sleep(5 * time.Millisecond)
-	}
-	if err := b.Publish("x", []byte("friend")); err != nil {
-		t.Fatal(err)
-	}
-	if text := <-got; text != "friend" {
-		t.Errorf("got %q of a stranger", text)
-	}
-}
-
 // TestRelay_Returns: a node that comes back at another address is heard again, and one that is gone is not tried for ever.
 func TestRelay_Returns(t *testing.T) {
 	t.Parallel()
@@ -162,7 +128,7 @@ func TestRelay_Returns(t *testing.T) {
 			t.Errorf("got %q", text)
 		}
 		b.Close()
-		eventually(t, "the node is gone", func() bool { return a.Peers() == 0 })
+		testkit.Eventually(t, "the node is gone", func() bool { return a.Peers() == 0 })
 	}
 }
 
@@ -201,7 +167,7 @@ func TestRelay_ServerRestarts(t *testing.T) {
 		nodes[1].Publish("x", []byte("lost, or late"))
 		s = natstest.Start(t, &server.Options{Port: port})
 		text := fmt.Sprint("back ", n)
-		eventually(t, "messages come again", func() bool {
+		testkit.Eventually(t, "messages come again", func() bool {
 			nodes[1].Publish("x", []byte(text))
 			for {
 				select {
@@ -228,12 +194,10 @@ func TestRelay_HangingServer(t *testing.T) {
 	}
 	t.Cleanup(r.Close)
 	close(hang)
-	full := false
-	for range 3000 { // some 190 MB
-		full = r.Publish("x", make([]byte, 64<<10)) != nil || full
-	}
-	if !full {
-		t.Error("the server takes everything: the test shows nothing")
+	for n := 0; r.Publish("x", make([]byte, 64<<10)) == nil; n++ {
+		if n == 10_000 {
+			t.Fatal("the server takes everything: the test shows nothing")
+		}
 	}
 	stop, err := r.Listen("y", func([]byte) {})
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/tidewire/tidewire/internal/relay/natsrelay"
+	"github.com/tidewire/tidewire/internal/testkit"
 )
 
 // TestTLS_ReloadKeepsRoutes: a change of the list of nodes closes no connection to another node, also while strangers connect.
@@ -18,7 +19,7 @@ func TestTLS_ReloadKeepsRoutes(t *testing.T) {
 	if err := a.SetPeers([]string{address}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the nodes are connected", func() bool { return a.Peers() == 1 && b.Peers() == 1 })
+	testkit.Eventually(t, "the nodes are connected", func() bool { return a.Peers() == 1 && b.Peers() == 1 })
 	stop := make(chan struct{})
 	var strangers sync.WaitGroup
 	for range 2 {

@@ -2,6 +2,7 @@ package natsrelay_test
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
@@ -21,6 +22,7 @@ import (
 	"github.com/tidewire/tidewire/internal/certs"
 	"github.com/tidewire/tidewire/internal/relay/natsrelay"
 	"github.com/tidewire/tidewire/internal/relay/natstest"
+	"github.com/tidewire/tidewire/internal/testkit"
 )
 
 // record is a log, or what has passed a proxy. It is safe for concurrent use.
@@ -47,7 +49,7 @@ func (r *record) String() string {
 func begin(t *testing.T, cfg natsrelay.Config) (*natsrelay.Relay, *record) {
 	t.Helper()
 	log := new(record)
-	cfg.Cluster, cfg.Listen, cfg.Log = "c", "127.0.0.1:0", slog.New(slog.NewTextHandler(log, nil))
+	cfg.Cluster, cfg.Listen, cfg.Log = cmp.Or(cfg.Cluster, "c"), "127.0.0.1:0", slog.New(slog.NewTextHandler(log, nil))
 	r, err := natsrelay.Start(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -59,7 +61,7 @@ func begin(t *testing.T, cfg natsrelay.Config) (*natsrelay.Relay, *record) {
 // refusal waits until the log says that a connection was refused, and what to do.
 func refusal(t *testing.T, log *record, do string) {
 	t.Helper()
-	eventually(t, "the refusal is in the log", func() bool { return strings.Contains(log.String(), "was refused") })
+	testkit.Eventually(t, "the refusal is in the log", func() bool { return strings.Contains(log.String(), "was refused") })
 	if text := log.String(); !strings.Contains(text, "do=") || !strings.Contains(text, do) {
 		t.Errorf("not %q in the log:\n%s", do, text)
 	}
@@ -140,7 +142,7 @@ func TestTLS_NoPlainText(t *testing.T) {
 	if err := a.SetPeers([]string{address}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the nodes are connected", func() bool { return a.Peers() == 1 && b.Peers() == 1 })
+	testkit.Eventually(t, "the nodes are connected", func() bool { return a.Peers() == 1 && b.Peers() == 1 })
 	deliver(t, a, b, chat)
 	text := passed.String()
 	for _, plain := range []string{chat, secret, "INFO", "CONNECT", "tw.c."} {
@@ -188,6 +190,7 @@ func TestTLS_StrangeNodes(t *testing.T) {
 		do             string
 	}{
 		"another secret":                  {derived, natsrelay.Config{Node: "b", Secret: "other"}, "same --cluster"},
+		"another cluster":                 {derived, natsrelay.Config{Node: "b", Cluster: "d", Secret: "s"}, "same --cluster"},
 		"another authority":               {operators, natsrelay.Config{Node: "b", Secret: "s", Certificates: own(&second, first.Leaf, second.Leaf)}, "same CA"},
 		"an operator's and a derived one": {operators, natsrelay.Config{Node: "b", Secret: "s"}, "same CA"},
 	} {
@@ -232,7 +235,7 @@ func TestTLS_AnyName(t *testing.T) {
 		}
 	}
 	for _, node := range []*natsrelay.Relay{a, b, c} {
-		eventually(t, "all nodes are connected", func() bool { return node.Peers() == 2 })
+		testkit.Eventually(t, "all nodes are connected", func() bool { return node.Peers() == 2 })
 	}
 }
 
@@ -324,7 +327,7 @@ func TestTLS_OwnCertificates(t *testing.T) {
 	if err := c.SetPeers([]string{a.Addr()}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the third node is connected", func() bool { return c.Peers() >= 1 && a.Peers() == 2 })
+	testkit.Eventually(t, "the third node is connected", func() bool { return c.Peers() >= 1 && a.Peers() == 2 })
 	deliver(t, a, b, "after the change")
 	deliver(t, a, c, "with the second")
 }
