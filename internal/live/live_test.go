@@ -32,17 +32,6 @@ func TestPlain_ALineForEachInterval(t *testing.T) {
 	golden(t, "plain", out.String())
 }
 
-func TestPlain_WithoutLatencies(t *testing.T) {
-	t.Parallel()
-	var out bytes.Buffer
-	v := Start(t.Context(), Config{Out: &out, Every: time.Second})
-	v.Observe(bench.Tick{Row: "a", Phase: bench.PhaseWarmUp, At: 1, Seconds: 1, Metrics: map[string]float64{"errors": 2}})
-	v.Stop()
-	if want := "a, round 1, warm-up: 1 s  0/s  errors 2  missing 0\n"; out.String() != want {
-		t.Errorf("%q, want %q", &out, want)
-	}
-}
-
 func TestQuiet_ShowsTheLogAlone(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
@@ -73,15 +62,6 @@ func TestEvents(t *testing.T) {
 `
 	if out.String() != want {
 		t.Errorf("got\n%s\nwant\n%s", &out, want)
-	}
-}
-
-func TestCount(t *testing.T) {
-	t.Parallel()
-	for name, want := range map[string]float64{"0": 0, "1,234,567": 1234567, "-1,000": -1000, "999": 999} {
-		if got := count(want); got != name {
-			t.Errorf("%g is %q", want, got)
-		}
 	}
 }
 

@@ -7,9 +7,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tidewire/tidewire/internal/testkit"
 )
 
 // pty is a terminal that records everything drawn on it.
@@ -83,11 +84,7 @@ func (p *pty) text() string {
 // wait returns when the text was written to the terminal.
 func (p *pty) wait(t *testing.T, what string) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !strings.Contains(p.text(), what); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("never drew %q:\n%q", what, p.text())
-		}
-	}
+	testkit.Eventually(t, "the terminal shows "+what, func() bool { return strings.Contains(p.text(), what) })
 }
 
 func (p *pty) press(t *testing.T, keys string) {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/fxamacker/cbor/v2"
 
+	"github.com/tidewire/tidewire/internal/testkit"
 	"github.com/tidewire/tidewire/websocket"
 )
 
@@ -147,9 +148,7 @@ func TestProxy_Rules(t *testing.T) {
 			if (err != nil) != c.ends || c.answers != nil && fmt.Sprint(answers) != fmt.Sprint(c.answers) || len(answers) > 3 {
 				t.Errorf("answers %v, then %v; want %v", answers, err, c.answers)
 			}
-			for deadline := time.Now().Add(time.Minute); o.saw("publish") < c.arrives && time.Now().Before(deadline); {
-				time.Sleep(time.Millisecond)
-			}
+			testkit.Eventually(t, "the messages arrive", func() bool { return o.saw("publish") >= c.arrives })
 			if n := o.saw("publish"); c.arrives >= 0 && n != c.arrives {
 				t.Errorf("the server got %d, want %d", n, c.arrives)
 			}
@@ -171,9 +170,7 @@ func TestProxy_Stall(t *testing.T) {
 	if answers, err := exchange(conn, 1, first, second, third); err != nil || answers[0] != ok1 {
 		t.Fatal(answers, err)
 	}
-	for o.saw("credit") == 0 {
-		time.Sleep(time.Millisecond)
-	}
+	testkit.Eventually(t, "the other direction goes on", func() bool { return o.saw("credit") > 0 })
 	p.Clear()
 	if answers, err := exchange(conn, 2); err != nil || fmt.Sprint(answers) != fmt.Sprint([]string{ok2, ok3}) {
 		t.Error(answers, err)
