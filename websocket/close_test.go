@@ -90,35 +90,6 @@ func TestStartClose(t *testing.T) {
 	wg.Wait()
 }
 
-// TestClose_whileReading closes from another goroutine than the one that reads.
-func TestClose_whileReading(t *testing.T) {
-	t.Parallel()
-	server, client := pair(t, Config{}, Config{})
-	var wg sync.WaitGroup
-	wg.Go(func() { readAll(server) })
-	wg.Go(func() { echo(client) })
-	if err := server.Close(StatusGoingAway, ""); err != nil {
-		t.Error(err)
-	}
-	wg.Wait()
-}
-
-// TestClose_both: both sides start to close before they see the other's Close
-// frame.
-func TestClose_both(t *testing.T) {
-	t.Parallel()
-	server, client := pair(t, Config{}, Config{})
-	var wg sync.WaitGroup
-	for _, c := range []*Conn{server, client} {
-		wg.Go(func() {
-			if err := c.Close(StatusNormal, ""); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	wg.Wait()
-}
-
 // TestClose_deafPeer: a peer that neither reads nor answers.
 func TestClose_deafPeer(t *testing.T) {
 	t.Parallel()

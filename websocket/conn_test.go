@@ -223,24 +223,6 @@ func TestRead_pingPong(t *testing.T) {
 	}
 }
 
-func TestRead_deadline(t *testing.T) {
-	t.Parallel()
-	server, client := pair(t, Config{}, Config{})
-	if err := server.SetReadDeadline(time.Now().Add(time.Millisecond)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := server.Read(); !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Fatal(err)
-	}
-	if err := server.SetReadDeadline(time.Time{}); err != nil {
-		t.Fatal(err)
-	}
-	send(t, client, OpText, "still here")
-	if msgs, err := server.Read(); err != nil || len(msgs) != 1 {
-		t.Fatal(msgs, err)
-	}
-}
-
 // TestPark checks which buffer a connection keeps while it waits for its peer.
 func TestPark(t *testing.T) {
 	t.Parallel()

@@ -43,39 +43,6 @@ func TestHeader_encoding(t *testing.T) {
 	}
 }
 
-func TestParseHeader_shortestForm(t *testing.T) {
-	t.Parallel()
-	for _, b := range [][]byte{
-		{0x81, 126, 0, 125},
-		{0x81, 127, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF},
-		{0x81, 127, 0x80, 0, 0, 0, 0, 0, 0, 0},
-	} {
-		if _, _, err := ParseHeader(b); !errors.Is(err, ErrLength) {
-			t.Errorf("%x: %v", b, err)
-		}
-	}
-}
-
-func TestAppendFrame_sizes(t *testing.T) {
-	t.Parallel()
-	for _, size := range []int{0, 1, 125, 126, 127, 65535, 65536, 65537} {
-		payload := bytes.Repeat([]byte{'x'}, size)
-		plain := AppendFrame(nil, OpBinary, payload)
-		if len(plain) != frameSize(size, false) || !bytes.HasSuffix(plain, payload) {
-			t.Errorf("%d: frame of %d bytes", size, len(plain))
-		}
-		masked := AppendMaskedFrame(nil, OpBinary, [4]byte{9, 8, 7, 6}, payload)
-		h, n, err := ParseHeader(masked)
-		if err != nil || h.Length != int64(size) || len(masked) != frameSize(size, true) {
-			t.Errorf("%d: masked frame %+v of %d bytes, %v", size, h, len(masked), err)
-		}
-		Mask(masked[n:], h.Key, 0)
-		if !bytes.Equal(masked[n:], payload) {
-			t.Errorf("%d: payload changed", size)
-		}
-	}
-}
-
 func TestAppendClose(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("é", 100)

@@ -62,32 +62,6 @@ func TestMemory_assembly(t *testing.T) {
 	}
 }
 
-// TestMemory_whileHandled: the buffer of a large message that arrived at once is
-// counted while the reader handles the message, for example waits for a store.
-func TestMemory_whileHandled(t *testing.T) {
-	t.Parallel()
-	l := &ledger{t: t}
-	server, socket := rawPair(t, Config{Memory: l, ReadBuffer: 1 << 10})
-	const size = 40 << 10
-	message := frame(true, OpBinary, strings.Repeat("x", size))
-	if _, err := socket.Write(join(message, message[:7])); err != nil { // two reads, at most
-		t.Fatal(err)
-	}
-	for range 3 {
-		msgs, err := server.Read()
-		if err != nil || len(msgs) != 1 {
-			t.Fatalf("got %d messages, %v", len(msgs), err)
-		}
-		if n := l.assembly.Load(); n < size {
-			t.Errorf("%d bytes counted for a message of %d", n, size)
-		}
-		if _, err := socket.Write(join(message[7:], message[:7])); err != nil {
-			t.Fatal(err)
-		}
-	}
-	server.Abort()
-}
-
 func TestMemory_output(t *testing.T) {
 	t.Parallel()
 	l := &ledger{t: t}
@@ -126,27 +100,6 @@ func TestMemory_output(t *testing.T) {
 	if n := l.output.Load(); n != 0 {
 		t.Errorf("%d bytes after Abort", n)
 	}
-}
-
-// TestMemory_whole: a message that arrives whole, and an answer that is sent at
-// once, cause no call.
-func TestMemory_whole(t *testing.T) {
-	t.Parallel()
-	l := &ledger{t: t}
-	server, client := pair(t, Config{Memory: l}, Config{})
-	var wg sync.WaitGroup
-	wg.Go(func() { echo(server) })
-	for range 1000 {
-		send(t, client, OpText, "hello")
-		if _, err := client.Read(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if n := l.calls.Load(); n != 0 {
-		t.Errorf("%d calls", n)
-	}
-	client.Close(StatusNormal, "")
-	wg.Wait()
 }
 
 // TestEvict_assembly: Read releases the buffer of an incomplete message before

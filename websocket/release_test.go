@@ -1,7 +1,6 @@
 package websocket
 
 import (
-	"errors"
 	"testing"
 	"time"
 )
@@ -111,22 +110,6 @@ func TestGiveUp_PongLeaves(t *testing.T) {
 	}
 	server.Abort()
 	wait()
-}
-
-// TestWriteBulk_AfterABrokenMessage: after a message was aborted between
-// fragments, the next WriteBulk sends nothing.
-func TestWriteBulk_AfterABrokenMessage(t *testing.T) {
-	t.Parallel()
-	server, _ := pair(t, Config{}, Config{})
-	server.mu.Lock()
-	server.cut = true
-	server.mu.Unlock()
-	if err := server.WriteBulk(t.Context(), OpText, []byte("next")); !errors.Is(err, ErrSlowReader) {
-		t.Errorf("WriteBulk: %v", err)
-	}
-	if err := server.WriteBulkFrames(t.Context(), laneFrame("past", 0, 10)); !errors.Is(err, ErrSlowReader) {
-		t.Errorf("WriteBulkFrames: %v", err)
-	}
 }
 
 // TestSetUnread: while nobody reads, no pong can arrive, and chunks are sent

@@ -289,18 +289,6 @@ func TestNetLeftOver(t *testing.T) {
 	isEmpty(t, owned)
 }
 
-func TestNetNodes(t *testing.T) {
-	for _, nodes := range []int{-1, 0, maxNodes + 1} {
-		if _, err := NewNet(nodes); err == nil {
-			t.Errorf("a network of %d nodes", nodes)
-		}
-	}
-	longest := (&slot{number: slots - 1}).link(maxNodes - 1)
-	if len(longest) > 15 {
-		t.Errorf("%q has more than 15 bytes", longest)
-	}
-}
-
 // availableMain prints what Available returns.
 func availableMain() { fmt.Println(Available()) }
 

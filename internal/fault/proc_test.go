@@ -75,25 +75,6 @@ func TestProcKill(t *testing.T) {
 	}
 }
 
-// TestProcConcurrently: stops, continuations and one kill at the same time. Each call returns.
-func TestProcConcurrently(t *testing.T) {
-	s := silentAgent(t)
-	done := make(chan struct{})
-	const callers = 4
-	for range callers {
-		go func() {
-			defer func() { done <- struct{}{} }()
-			for s.Stop() == nil && s.Continue() == nil {
-			}
-		}()
-	}
-	s.Output()
-	s.Kill()
-	for range callers {
-		<-done
-	}
-}
-
 func TestProcTerminate(t *testing.T) {
 	s := startLines(t, childCommand(t, "terminable"))
 	s.readLine()
@@ -101,13 +82,6 @@ func TestProcTerminate(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := s.Err(); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func TestProcTerminateBySignal(t *testing.T) {
-	s := silentAgent(t)
-	if err := s.Terminate(within(t)); signalOf(err) != syscall.SIGTERM {
 		t.Fatal(err)
 	}
 }
@@ -124,15 +98,6 @@ func TestProcTerminateInVain(t *testing.T) {
 	ok(t, s.Stop()) // it runs on
 }
 
-func TestProcExitCode(t *testing.T) {
-	p := start(t, childCommand(t, "failing"))
-	await(t, p)
-	var exit *exec.ExitError
-	if !errors.As(p.Err(), &exit) || exit.ExitCode() != 3 {
-		t.Fatal(p.Err())
-	}
-}
-
 func TestProcOutput(t *testing.T) {
 	p := start(t, childCommand(t, "talkative"))
 	await(t, p)
@@ -140,11 +105,5 @@ func TestProcOutput(t *testing.T) {
 	out := p.Output()
 	if len(out) != tailSize || !strings.HasSuffix(out, "line 19999\nthe end\n") {
 		t.Fatalf("%d bytes, the end of which is %q", len(out), out[max(0, len(out)-40):])
-	}
-}
-
-func TestProcNotStarted(t *testing.T) {
-	if _, err := Start(exec.Command("/nonexistent/program")); !errors.Is(err, os.ErrNotExist) {
-		t.Fatal(err)
 	}
 }

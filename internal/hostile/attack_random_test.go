@@ -2,18 +2,12 @@ package hostile
 
 import (
 	"bytes"
-	"encoding/binary"
-	"encoding/json"
 	"fmt"
 	"net"
-	"slices"
 	"strings"
 	"time"
 
-	"github.com/fxamacker/cbor/v2"
-
 	"github.com/tidewire/tidewire/internal/wire"
-	"github.com/tidewire/tidewire/websocket"
 )
 
 // Random requests consist of these: every type and every field that the server knows, and a few that it does not know or
@@ -99,65 +93,9 @@ var randomAttacks = []attack{
 			a.pelt(c, 300, func(id int) bool { return text(c, "%s", a.randomRequest(id)) })
 		}
 	}},
-	{"random-cbor", lasting, func(a *attacker) {
-		for a.again() {
-			c := a.silentCBOR()
-			if c == nil {
-				return
-			}
-			a.pelt(c, 300, func(id int) bool { return frame(c, websocket.OpBinary, a.randomCBOR(id)) })
-		}
-	}},
 	{"random-bodies", lasting, func(a *attacker) {
 		for a.again() {
 			a.callAnything()
 		}
 	}},
-}
-
-// silentCBOR returns a WebSocket whose messages are CBOR; nil if there is none.
-func (a *attacker) silentCBOR() *net.TCPConn {
-	c := a.raw()
-	if c == nil || !a.upgrade(c, "/ws", a.head()+"Sec-WebSocket-Protocol: tidewire.v1.cbor\r\n") {
-		return nil
-	}
-	if a.standing == mistaken {
-		a.wrong("taken", "a handshake with a wrong token was accepted")
-	}
-	return c
-}
-
-// randomCBOR returns a request in CBOR. Most can be read, so that a connection lasts for some of them.
-func (a *attacker) randomCBOR(id int) []byte {
-	var fields map[string]any
-	for json.Unmarshal([]byte(a.randomRequest(id)), &fields) != nil { // some values are none
-	}
-	for name, value := range fields {
-		if whole, ok := value.(float64); ok && whole == float64(int32(whole)) {
-			fields[name] = int64(whole)
-		}
-	}
-	valid, err := cbor.Marshal(fields)
-	if err != nil {
-		panic(err)
-	}
-	inField := func(value []byte) []byte {
-		return slices.Concat([]byte{0xbf, 0x64}, []byte("type"), value, []byte{0xff})
-	}
-	switch a.random.IntN(30) {
-	case 0: // any bytes change
-		for range 1 + a.random.IntN(5) {
-			valid[a.random.IntN(len(valid))] = byte(a.random.IntN(256))
-		}
-	case 1: // cut
-		return valid[:a.random.IntN(len(valid))]
-	case 2: // a length that lies, of a string, array, map or tag
-		return inField(binary.BigEndian.AppendUint64([]byte{byte(2+a.random.IntN(5))<<5 | 27}, 1<<a.random.IntN(64)))
-	case 3: // nested in arrays, maps or tags, with lengths and without
-		level := [][]byte{{0x81}, {0x9f}, {0xa1, 0x61, 'a'}, {0xbf, 0x61, 'a'}, {0xc6}}[a.random.IntN(5)]
-		return inField(append(bytes.Repeat(level, []int{30, 1000, 300_000}[a.random.IntN(3)]), 0))
-	case 4: // a string in parts, without an end
-		return inField(append([]byte{0x7f}, bytes.Repeat([]byte{0x61, 'a'}, 1+a.random.IntN(10_000))...))
-	}
-	return valid
 }
