@@ -35,9 +35,11 @@ func TestHeader_encoding(t *testing.T) {
 					t.Fatalf("%d bytes of it: n %d, %v", cut, n, err)
 				}
 			}
-			got, n, err := ParseHeader(append(test.want, 0xAA))
-			if got != test.h || n != len(test.want) || err != nil {
-				t.Fatalf("parsed %+v, %d, %v", got, n, err)
+			for _, b := range [][]byte{test.want, append(test.want, 0xAA)} {
+				got, n, err := ParseHeader(b)
+				if got != test.h || n != len(test.want) || err != nil {
+					t.Fatalf("parsed %+v, %d, %v", got, n, err)
+				}
 			}
 		})
 	}
