@@ -3,6 +3,7 @@ package limits
 import (
 	"fmt"
 	"net"
+	"net/netip"
 	"testing"
 	"time"
 )
@@ -82,10 +83,14 @@ func TestPending_OldMakeRoom(t *testing.T) {
 	}
 }
 
-// TestPending_OfOwnAddress: the limit of an address stays one: a client does not end the handshakes of others at its address.
+// TestPending_OfOwnAddress: the limit of an address stays one: a client does not end the handshakes of others at its address. A trusted proxy has no such
+// limit: its sockets are those of many clients.
 func TestPending_OfOwnAddress(t *testing.T) {
 	t.Parallel()
-	r := New(Config{Pending: 100})
+	r := New(Config{Pending: 100, Proxies: Proxies{netip.MustParsePrefix("10.0.0.0/8")}})
+	if got := pendingOf(r, "10.0.0.1", AddressPending+1, nil); len(got) != AddressPending+1 {
+		t.Errorf("%d accepted of a proxy", len(got))
+	}
 	if got := pendingOf(r, "192.0.2.1", AddressPending+1, nil); len(got) != AddressPending || r.Refused(PendingAddress) != 1 {
 		t.Errorf("%d accepted, %d refused", len(got), r.Refused(PendingAddress))
 	}
