@@ -28,8 +28,8 @@ func TestMain(m *testing.M) {
 		return
 	}
 	run := map[string]func(){
-		"agent": agentMain, "terminable": terminableMain, "stubborn": stubbornMain, "talkative": talkativeMain, "failing": func() { os.Exit(3) },
-		"sleeper": forever, "parent": parentMain, "unprivileged": unprivilegedMain, "available": availableMain, "net": netMain,
+		"agent": agentMain, "terminable": terminableMain, "stubborn": stubbornMain,
+		"sleeper": forever, "parent": parentMain, "net": netMain,
 	}[child]
 	if run == nil {
 		fmt.Fprintln(os.Stderr, "no such child:", child)
@@ -157,11 +157,4 @@ func stubbornMain() {
 	fmt.Fprintln(os.Stderr, "I stay")
 	fmt.Println("ready")
 	forever()
-}
-
-func talkativeMain() {
-	for i := range 20_000 {
-		fmt.Println("line", i)
-	}
-	fmt.Fprintln(os.Stderr, "the end")
 }

@@ -8,7 +8,6 @@ import (
 	"io"
 	"net"
 	"net/netip"
-	"os"
 	"os/exec"
 	"regexp"
 	"strconv"
@@ -287,36 +286,4 @@ func TestNetLeftOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	isEmpty(t, owned)
-}
-
-// availableMain prints what Available returns.
-func availableMain() { fmt.Println(Available()) }
-
-// unprivilegedMain is availableMain of another user than root.
-func unprivilegedMain() {
-	if os.Geteuid() == 0 {
-		exitOn(syscall.Setuid(65534))
-	}
-	availableMain()
-}
-
-func TestAvailableSaysWhyNot(t *testing.T) {
-	if os.Geteuid() != 0 && Available() != nil {
-		t.Skip(Available())
-	}
-	refusing := t.TempDir()
-	ok(t, os.WriteFile(refusing+"/ip", []byte("#!/bin/sh\necho 'not here' >&2\nexit 1\n"), 0o700))
-	for _, c := range []struct{ child, path, want string }{
-		{"unprivileged", os.Getenv("PATH"), "network namespaces need root"},
-		{"available", t.TempDir(), "network namespaces need the program ip"},
-		{"available", refusing, "netns add .*: exit status 1: not here"},
-		{"available", os.Getenv("PATH"), "^<nil>\n$"},
-	} {
-		cmd := childCommand(t, c.child)
-		cmd.Env = append(cmd.Env, "PATH="+c.path)
-		out, err := cmd.CombinedOutput()
-		if err != nil || !regexp.MustCompile(c.want).Match(out) {
-			t.Errorf("%s: %q, %v; want %q", c.child, out, err, c.want)
-		}
-	}
 }

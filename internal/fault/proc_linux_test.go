@@ -5,14 +5,9 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
-
-	"github.com/tidewire/tidewire/internal/testkit"
 )
 
 // TestProcStopped: when Stop returns, all threads have stopped.
@@ -27,27 +22,6 @@ func TestProcStopped(t *testing.T) {
 		if _, after, _ := strings.Cut(string(stat), ") "); !strings.HasPrefix(after, "T") {
 			t.Errorf("a thread has not stopped: %s", stat)
 		}
-	}
-}
-
-// TestProcOutlivesThread: the thread of the goroutine that calls Start ends, and the child lives.
-func TestProcOutlivesThread(t *testing.T) {
-	started := make(chan *lineChild)
-	thread := make(chan int, 1)
-	go func() {
-		runtime.LockOSThread() // without an unlock: the thread ends with the goroutine
-		thread <- unix.Gettid()
-		started <- silentAgent(t)
-	}()
-	s := <-started
-	if id := <-thread; id != os.Getpid() { // the runtime keeps the main thread, though it no longer runs goroutines
-		testkit.Eventually(t, "the thread ends", func() bool {
-			_, err := os.Stat(fmt.Sprintf("/proc/self/task/%d", id))
-			return os.IsNotExist(err)
-		})
-	}
-	for range 3 {
-		s.expect("pong", "ping")
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"os"
 	"os/exec"
-	"strings"
 	"syscall"
 	"testing"
 )
@@ -96,14 +95,4 @@ func TestProcTerminateInVain(t *testing.T) {
 		t.Fatal(err)
 	}
 	ok(t, s.Stop()) // it runs on
-}
-
-func TestProcOutput(t *testing.T) {
-	p := start(t, childCommand(t, "talkative"))
-	await(t, p)
-	ok(t, p.Err())
-	out := p.Output()
-	if len(out) != tailSize || !strings.HasSuffix(out, "line 19999\nthe end\n") {
-		t.Fatalf("%d bytes, the end of which is %q", len(out), out[max(0, len(out)-40):])
-	}
 }

@@ -3,8 +3,6 @@ package live
 import (
 	"bytes"
 	"context"
-	"log/slog"
-	"strings"
 	"testing"
 	"time"
 
@@ -30,19 +28,6 @@ func TestPlain_ALineForEachInterval(t *testing.T) {
 	}
 	v.Stop()
 	golden(t, "plain", out.String())
-}
-
-func TestQuiet_ShowsTheLogAlone(t *testing.T) {
-	t.Parallel()
-	var out bytes.Buffer
-	v := Start(t.Context(), Config{Out: &out, Every: time.Second, Quiet: true})
-	v.Progress("round 1")
-	v.Observe(recorded(0))
-	slog.New(slog.NewTextHandler(v, nil)).Warn("away")
-	v.Stop()
-	if got := out.String(); !strings.Contains(got, "away") || strings.Count(got, "\n") != 1 {
-		t.Errorf("%q", got)
-	}
 }
 
 // TestEvents: another program gets each line, step and tick.

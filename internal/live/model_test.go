@@ -3,7 +3,6 @@ package live
 import (
 	"flag"
 	"fmt"
-	"image/color"
 	"math"
 	"os"
 	"path/filepath"
@@ -141,20 +140,6 @@ func TestPage_FitsEverySize(t *testing.T) {
 	}
 }
 
-// TestPage_Idle: an interval in which nothing was done has no latency.
-func TestPage_Idle(t *testing.T) {
-	t.Parallel()
-	m := setup(80, 24, true)
-	play(m)
-	m.Update(bench.Tick{Row: "skip-locked", Phase: bench.PhaseDrain, Seconds: 1, Metrics: map[string]float64{"messages_per_second": 0, "errors": 3}})
-	f := frame(m)
-	for _, want := range []string{"drain", "–", "3"} {
-		if !strings.Contains(f, want) {
-			t.Errorf("no %q in\n%s", want, f)
-		}
-	}
-}
-
 func TestKeys(t *testing.T) {
 	t.Parallel()
 	m := setup(80, 24, true)
@@ -191,47 +176,6 @@ func TestKeys(t *testing.T) {
 	_, cmd := m.Update(tea.KeyPressMsg{Code: 'c', Mod: tea.ModCtrl})
 	if cmd == nil || !m.interrupted {
 		t.Error("Ctrl-C does not end the page")
-	}
-}
-
-func TestModel_FollowsTheBackground(t *testing.T) {
-	t.Parallel()
-	m := setup(80, 24, true)
-	play(m)
-	dark := m.View().Content
-	m.Update(tea.BackgroundColorMsg{Color: color.White})
-	if light := m.View().Content; light == dark {
-		t.Error("light on light")
-	}
-}
-
-func TestState_StepsOfMessages(t *testing.T) {
-	t.Parallel()
-	m := setup(80, 24, true)
-	s := stage(bench.PhaseMeasured)
-	s.Step = bench.Step{Row: "skip-locked", Messages: 48_000}
-	m.Update(s)
-	m.Update(recorded(0))
-	m.Update(recorded(7))
-	if share, text, ok := m.share(); !ok || share != 0.5 || text != "24,000 of 48,000" {
-		t.Errorf("%v %q %v", share, text, ok)
-	}
-	if _, total := m.elapsed(); total != 0 {
-		t.Errorf("takes %v, says who?", total)
-	}
-}
-
-// TestState_PauseDoesNotCount: the remaining time of a step does not shrink
-// while the run is paused before it.
-func TestState_PauseDoesNotCount(t *testing.T) {
-	t.Parallel()
-	m := setup(80, 24, true)
-	m.Update(stage(bench.PhasePrepare))
-	m.Update(stage(bench.PhasePaused))
-	m.Update(second(began.Add(time.Hour)))
-	m.Update(stage(bench.PhasePrepare))
-	if gone, total := m.elapsed(); gone != time.Hour || total != time.Hour+122*time.Second+244*time.Second {
-		t.Errorf("%v of %v", gone, total)
 	}
 }
 
