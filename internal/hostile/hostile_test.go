@@ -125,6 +125,9 @@ func run(t *testing.T, set settings, program string) {
 	defer w.report()
 	w.prepare(db)
 	citizens := w.citizens(set)
+	for _, c := range citizens {
+		w.lines += c.lines()
+	}
 	var makers, takers sync.WaitGroup
 	for _, c := range citizens {
 		makers.Go(c.make)

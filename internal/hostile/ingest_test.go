@@ -14,6 +14,8 @@ type feeder struct {
 	acked []string
 }
 
+func (*feeder) lines() int { return 1 }
+
 func (f *feeder) make() {
 	n := 0
 	f.w.keep("feeder", "/ws/ingest?ack=1", func(l *line) error {

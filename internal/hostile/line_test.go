@@ -34,9 +34,6 @@ type line struct {
 // keep calls talk with a connection, and again with a new one after a stop of the server, until talk returns nil. A connection that ends for another
 // reason is a fault.
 func (w *world) keep(who, path string, talk func(*line) error) {
-	w.mu.Lock()
-	w.lines[who] = true
-	w.mu.Unlock()
 	for g := w.serving(); g != nil; g = w.serving() {
 		err := w.connect(g, who, path, talk)
 		if err == nil {

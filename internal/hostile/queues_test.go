@@ -27,6 +27,8 @@ func newJobs(w *world, queue string, shared bool) *jobs {
 	return &jobs{w: w, queue: queue, shared: shared, enqueued: make(map[string]int64), delivered: make(map[string]int), acked: make(map[string]time.Time)}
 }
 
+func (*jobs) lines() int { return 3 }
+
 func (j *jobs) make() {
 	j.w.produce(work{who: "producer of " + j.queue, path: "/ws",
 		ask: func(l *line, n int) {

@@ -31,6 +31,8 @@ func newTalkers(w *world, room string, stored bool) *talkers {
 	return &talkers{w: w, room: room, stored: stored, answered: make(map[string]int64), heard: make(map[string]bool)}
 }
 
+func (*talkers) lines() int { return 3 }
+
 func (r *talkers) make() {
 	side(2, func(i int) {
 		who := fmt.Sprintf("talker %d in %s", i, r.room)

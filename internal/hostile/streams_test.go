@@ -14,6 +14,7 @@ import (
 
 // citizen is a well-behaved client. make and take run until nothing more is started or expected; then check compares their ledgers with PostgreSQL.
 type citizen interface {
+	lines() int // how many connections it keeps
 	make()
 	take()
 	check(ctx context.Context, pool *pgxpool.Pool) error
@@ -32,6 +33,8 @@ type publishers struct {
 	seen   []stored         // by the subscriber
 	read   [][]stored       // by each reader
 }
+
+func (p *publishers) lines() int { return p.publish + 1 }
 
 func (p *publishers) make() {
 	p.stored = make(map[string]int64)

@@ -38,13 +38,13 @@ type world struct {
 
 	mu     sync.Mutex
 	now    *generation
-	lines  map[string]bool // the names of well-behaved clients that keep a connection
+	lines  int // connections of well-behaved clients
 	faults map[string]*fault
 	order  []string
 }
 
 func newWorld(t *testing.T, producing, giveUp context.Context, g *gate) *world {
-	return &world{t: t, producing: producing, giveUp: giveUp, gate: g, drained: make(chan struct{}), lines: make(map[string]bool), faults: make(map[string]*fault)}
+	return &world{t: t, producing: producing, giveUp: giveUp, gate: g, drained: make(chan struct{}), faults: make(map[string]*fault)}
 }
 
 // generation is the time between a start and a stop of the server.
@@ -105,7 +105,7 @@ func (w *world) answered(g *generation, who string) {
 	if g.heard[who] {
 		return
 	}
-	if g.heard[who] = true; len(g.heard) == len(w.lines) {
+	if g.heard[who] = true; len(g.heard) == w.lines {
 		close(g.all)
 	}
 }
