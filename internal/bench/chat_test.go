@@ -4,10 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"net/http/httptest"
-	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -29,18 +26,7 @@ type chatServer struct {
 func newChatServer(t *testing.T) *chatServer {
 	t.Helper()
 	s := &chatServer{copies: func(int) int { return 1 }, members: make(map[*websocket.Conn]bool)}
-	var opened, ended atomic.Int64
-	server := httptest.NewServer(handler(func(c *websocket.Conn) {
-		defer ended.Add(1)
-		s.serve(c)
-	}, &opened))
-	s.url = "ws" + strings.TrimPrefix(server.URL, "http")
-	t.Cleanup(func() {
-		server.Close()
-		for deadline := time.Now().Add(10 * time.Second); ended.Load() < opened.Load() && time.Now().Before(deadline); {
-			time.Sleep(time.Millisecond)
-		}
-	})
+	s.url = served(t, s.serve)
 	return s
 }
 
@@ -104,48 +90,6 @@ func runChat(t *testing.T, cfg ChatConfig) ChatResult {
 	return r
 }
 
-func TestChat_NoticesWhatAServerDoesWrong(t *testing.T) {
-	t.Parallel()
-	tenth := func(n int) func(int) int {
-		return func(delivery int) int {
-			if delivery%10 == 0 {
-				return n
-			}
-			return 1
-		}
-	}
-	for name, c := range map[string]struct {
-		copies func(int) int
-		want   func(r ChatResult) bool
-	}{
-		"nothing": {tenth(1), func(r ChatResult) bool { return r.Lost() == 0 && r.Checked.Duplicated == 0 && r.Checked.Expected > 0 }},
-		"loses": {tenth(0), func(r ChatResult) bool {
-			return r.Lost() > r.Expected/20 && r.Checked.Lost() > 0 && r.Checked.Duplicated == 0
-		}},
-		"repeats": {tenth(2), func(r ChatResult) bool { return r.Lost() == 0 && r.Checked.Duplicated > r.Expected/20 }},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newChatServer(t)
-			s.copies = c.copies
-			cfg := lively(s.url)
-			if name == "loses" {
-				cfg.Patience = time.Second // for chats that never arrive
-			}
-			r := runChat(t, cfg)
-			if !c.want(r) || r.Checked.Reordered != 0 || r.End.Errors != 0 {
-				t.Errorf("%+v", r)
-			}
-			// Within the hold all ten send at fixed times, 20 chats a second each, if
-			// this process got enough CPU.
-			said, onTime := r.HoldEnd.Sent-r.HoldStart.Sent, r.Late.Quantile(1) < 50*time.Millisecond
-			if onTime && (said < 180 || said > 220) || r.Expected != 9*said {
-				t.Errorf("%d said, %d deliveries expected: want 200 and nine for each", said, r.Expected)
-			}
-		})
-	}
-}
-
 func TestChat_KnowsChatsThatWereEncodedAnew(t *testing.T) {
 	t.Parallel()
 	s := newChatServer(t)
@@ -201,6 +145,25 @@ func TestChat_AServerThatEndsIsAResult(t *testing.T) {
 	}
 }
 
+// TestChat_SeveralServers: the clients are divided among the servers. These two are no cluster, so the run misses what is said at the other one.
+func TestChat_SeveralServers(t *testing.T) {
+	t.Parallel()
+	one, two := newChatServer(t), newChatServer(t)
+	load := lively(one.url + "|" + two.url)
+	load.Patience = time.Second // for what never comes
+	r := runChat(t, load)
+	for _, s := range []*chatServer{one, two} {
+		s.mu.Lock()
+		if s.deliveries == 0 {
+			t.Error("a server has no clients")
+		}
+		s.mu.Unlock()
+	}
+	if r.Lost() < r.Expected/3 {
+		t.Errorf("%d of %d deliveries are lost, want those between the servers", r.Lost(), r.Expected)
+	}
+}
+
 func TestChatCheck_TellsOrder(t *testing.T) {
 	t.Parallel()
 	var h chatHistory
@@ -223,47 +186,5 @@ func TestChatCheck_TellsOrder(t *testing.T) {
 	c.arrived(1, 1)
 	if d := c.finish(&h, 0, 4*time.Second); d != (Deliveries{Expected: 3, Received: 2, Reordered: 1}) {
 		t.Errorf("%+v", d) // of 1, 2, 3; 2 is missing
-	}
-}
-
-func TestChatText_IsFoundAtAnySize(t *testing.T) {
-	t.Parallel()
-	for _, size := range []int{MinChat, 128, 1000} {
-		frame := appendChat(nil, 4711, 123456, size, inHold, time.Now())
-		h, n, err := websocket.ParseHeader(frame)
-		if err != nil || int(h.Length) != size {
-			t.Fatalf("size %d: header %+v, %v", size, h, err)
-		}
-		payload := frame[n:]
-		websocket.Mask(payload, h.Key, 0)
-		text := chatText(payload, size)
-		client, number, ok := parseName(text[2:])
-		if !ok || client != 4711 || number != 123456 || text[1] != inHold {
-			t.Errorf("%q: %d, %d, %v", payload, client, number, ok)
-		}
-	}
-	for _, other := range []string{``, `{"type":"pong"}`, `{"text":"~h123"}`} {
-		if text := chatText([]byte(other), 128); text != nil {
-			t.Errorf("%q: %q", other, text)
-		}
-	}
-}
-
-// TestChat_SeveralServers: the clients are divided among the servers. These two are no cluster, so the run misses what is said at the other one.
-func TestChat_SeveralServers(t *testing.T) {
-	t.Parallel()
-	one, two := newChatServer(t), newChatServer(t)
-	load := lively(one.url + "|" + two.url)
-	load.Patience = time.Second // for what never comes
-	r := runChat(t, load)
-	for _, s := range []*chatServer{one, two} {
-		s.mu.Lock()
-		if s.deliveries == 0 {
-			t.Error("a server has no clients")
-		}
-		s.mu.Unlock()
-	}
-	if r.Lost() < r.Expected/3 {
-		t.Errorf("%d of %d deliveries are lost, want those between the servers", r.Lost(), r.Expected)
 	}
 }

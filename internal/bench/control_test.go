@@ -32,21 +32,6 @@ func measure(result *Result) func(context.Context, Step) error {
 	}
 }
 
-func TestControl_NilLetsGo(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		result := NewResult("test", nil)
-		var c *Control
-		c.Phase(PhaseMeasured)
-		if err := c.Run(t.Context(), result, rounds, measure(result)); err != nil || c.HasQuit() {
-			t.Fatal(err)
-		}
-		if len(result.Row("a").Trials) != 2 || len(result.Row("b").Trials) != 1 {
-			t.Errorf("%+v", result.Rows)
-		}
-	})
-}
-
 func TestControl_SkipForgetsTheStep(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -94,18 +79,6 @@ func TestControl_QuitKeepsWhatIsFinished(t *testing.T) {
 	})
 }
 
-func TestControl_QuitWithNothingFinishedIsNotValid(t *testing.T) {
-	t.Parallel()
-	result, c := NewResult("test", nil), new(Control)
-	c.Quit()
-	if err := c.Run(t.Context(), result, rounds, measure(result)); err != nil {
-		t.Fatal(err)
-	}
-	if result.Finish(); result.Valid {
-		t.Error("valid")
-	}
-}
-
 func TestControl_PauseBeginsBetweenSteps(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -123,23 +96,6 @@ func TestControl_PauseBeginsBetweenSteps(t *testing.T) {
 		}
 		if want := []string{"a prepare", "b prepare", "b paused", "b prepare", "a prepare"}; !slices.Equal(phases, want) {
 			t.Errorf("%v", phases)
-		}
-	})
-}
-
-func TestControl_PausedRunCanBeEnded(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		result, c := NewResult("test", nil), new(Control)
-		c.Pause(true)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		if err := c.Run(ctx, result, rounds, measure(result)); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("cancelled: %v", err)
-		}
-		time.AfterFunc(time.Minute, c.Quit)
-		if err := c.Run(t.Context(), result, rounds, measure(result)); err != nil {
-			t.Errorf("quit: %v", err)
 		}
 	})
 }

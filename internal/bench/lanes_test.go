@@ -4,9 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
-	"net/http/httptest"
-	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,9 +14,7 @@ import (
 // change both. With chunks, it sends every dummy in three chunks.
 func floodServer(t *testing.T, chunks bool, echo, dummy func(n int, p []byte) []byte) string {
 	t.Helper()
-	var opened, ended atomic.Int64
-	server := httptest.NewServer(handler(func(c *websocket.Conn) {
-		defer ended.Add(1)
+	return served(t, func(c *websocket.Conn) {
 		n := 0
 		for {
 			messages, err := c.Read()
@@ -43,14 +38,7 @@ func floodServer(t *testing.T, chunks bool, echo, dummy func(n int, p []byte) []
 				return
 			}
 		}
-	}, &opened))
-	t.Cleanup(func() {
-		server.Close()
-		for deadline := time.Now().Add(10 * time.Second); ended.Load() < opened.Load() && time.Now().Before(deadline); {
-			time.Sleep(time.Millisecond)
-		}
 	})
-	return "ws" + strings.TrimPrefix(server.URL, "http")
 }
 
 // queueChunks sends three chunks, in the wrong order if the payload begins with
@@ -112,21 +100,6 @@ func TestLanes_NoticesWhatAServerDoesWrong(t *testing.T) {
 				t.Errorf("sent %d, answered %d, broken %d; want %d, %d, %d", r.Sent, r.Answered, r.Broken, requests, c.answered, c.broken)
 			}
 		})
-	}
-}
-
-// TestLanes_OpenLoop: while the server stalls, requests are still sent, and
-// their latency counts from when they were due.
-func TestLanes_OpenLoop(t *testing.T) {
-	t.Parallel()
-	const stall = 200 * time.Millisecond
-	url := floodServer(t, false, at(10, func(p []byte) []byte { time.Sleep(stall); return p }), same)
-	r, err := Lanes(context.Background(), LanesConfig{URL: url, Every: 2 * time.Millisecond, Requests: 60, DummySize: 5000})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if r.Latency.Quantile(1) < stall || r.Latency.Quantile(0.5) < stall/4 {
-		t.Errorf("max %v, median %v: requests waited for the answers of others", r.Latency.Quantile(1), r.Latency.Quantile(0.5))
 	}
 }
 

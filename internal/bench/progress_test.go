@@ -58,27 +58,6 @@ func TestGauge_TellsEverythingOnce(t *testing.T) {
 	}
 }
 
-// TestGauge_WaitsForNobodyLong: a load that is stuck does not block the caller
-// for long, and a nil Progress asks nothing.
-func TestGauge_WaitsForNobodyLong(t *testing.T) {
-	t.Parallel()
-	var g Progress
-	g.begin()
-	if c := g.Counters(); c != (Counters{}) {
-		t.Errorf("%+v", c)
-	}
-	if !g.wanted() {
-		t.Error("the load is not asked any more")
-	}
-	g.end(Counters{Messages: 3})
-	var none *Progress
-	none.begin()
-	if none.wanted() {
-		t.Error("nobody asks")
-	}
-	none.end(Counters{})
-}
-
 // TestPulse_CountsFromTheTrialsBegin: ticks of the second part come after those of
 // the first, and the latencies of a second belong to that second only.
 func TestPulse_CountsFromTheTrialsBegin(t *testing.T) {

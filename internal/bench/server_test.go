@@ -2,19 +2,26 @@ package bench
 
 import (
 	"net/http"
-	"sync/atomic"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
 
 	"github.com/tidewire/tidewire/websocket"
 )
 
-// handler serves each WebSocket in a new goroutine and counts them.
-func handler(serve func(*websocket.Conn), opened *atomic.Int64) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		c, err := websocket.Upgrade(w, r, websocket.Config{})
-		if err != nil {
-			return
+// served starts a server that handles each WebSocket in a goroutine, and returns its URL. The test ends after all have ended.
+func served(t *testing.T, handle func(*websocket.Conn)) string {
+	t.Helper()
+	var serving sync.WaitGroup
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if c, err := websocket.Upgrade(w, r, websocket.Config{}); err == nil {
+			serving.Go(func() { handle(c) })
 		}
-		opened.Add(1)
-		go serve(c)
+	}))
+	t.Cleanup(func() {
+		server.Close()
+		serving.Wait()
 	})
+	return "ws" + strings.TrimPrefix(server.URL, "http")
 }

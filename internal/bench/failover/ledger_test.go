@@ -121,33 +121,3 @@ func TestSubscriber_Complete(t *testing.T) {
 		t.Errorf("goes on after %d, want 2", s.last())
 	}
 }
-
-func TestContent_RoundTrip(t *testing.T) {
-	t.Parallel()
-	want := contentOf(17, 123456)
-	if got, err := parseContent([]byte(want.String())); err != nil || got != want {
-		t.Errorf("%v, %v, want %v", got, err, want)
-	}
-	if _, err := parseContent([]byte("nothing")); err == nil {
-		t.Error("foreign text is taken")
-	}
-}
-
-// TestPlan_FromSeed: the seed determines the plan, and the faults take turns.
-func TestPlan_FromSeed(t *testing.T) {
-	t.Parallel()
-	a, b, other := plan(7, Faults, 9), plan(7, Faults, 9), plan(8, Faults, 9)
-	same := true
-	for i := range a {
-		if a[i] != b[i] || a[i].fault != Faults[i%len(Faults)] {
-			t.Errorf("promotion %d: %+v and %+v", i, a[i], b[i])
-		}
-		same = same && a[i] == other[i]
-	}
-	if same {
-		t.Error("another seed decides the same")
-	}
-	if _, err := ParseFaults([]string{"kill", "flood"}); err == nil {
-		t.Error("a fault that there is not is taken")
-	}
-}

@@ -1,10 +1,7 @@
 package fairness_test
 
 import (
-	"errors"
-	"maps"
 	"math"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -108,84 +105,3 @@ func (f *field) stored(t *testing.T) map[string]int64 {
 	}
 	return counts
 }
-
-// TestRun_Fails if an append does.
-func TestRun_Fails(t *testing.T) {
-	t.Parallel()
-	f := openSmall(t)
-	if err := f.stores[0].Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := f.run(t.Context(), variants[0], 2, time.Millisecond); err == nil || !strings.Contains(err.Error(), f.stores[0].Name()) {
-		t.Errorf("%v, want an error of the store that is closed", err)
-	}
-	if _, err := f.run(t.Context(), variants[2], 2, time.Millisecond); err == nil || !strings.Contains(err.Error(), "flood of") {
-		t.Errorf("%v, want an error of the flood", err)
-	}
-}
-
-// TestSummarise: a target without waits does not count.
-func TestSummarise(t *testing.T) {
-	t.Parallel()
-	ms := func(all ...int) (d []time.Duration) {
-		for _, n := range all {
-			d = append(d, time.Duration(n)*time.Millisecond)
-		}
-		return d
-	}
-	targets := []*target{
-		{name: "a", waits: ms(1, 2, 3), late: ms(1)}, {name: "held"}, {name: "b", waits: ms(90, 8, 6), late: ms(7)}, {name: "c", waits: ms(4, 4, 4)},
-	}
-	s := summarise(targets, nil)
-	want := map[string]float64{
-		"median-ms": 4, "slowest-median-ms": 8, "slowest-ms": 90, "slowest-median/median": 2, "slowest/median": 22.5, "late-p99-ms": 7,
-	}
-	if got := s.metrics(); !maps.Equal(got, want) {
-		t.Errorf("%v, want %v", got, want)
-	}
-	var text strings.Builder
-	if err := s.write(&text, "plain"); err != nil {
-		t.Fatal(err)
-	}
-	lines := strings.Split(strings.TrimSpace(text.String()), "\n")
-	if !slices.Equal(lines, []string{"plain\tb\tfalse\t3\t8.000\t90.000", "plain\tc\tfalse\t3\t4.000\t4.000", "plain\ta\tfalse\t3\t2.000\t3.000"}) {
-		t.Errorf("%q", lines)
-	}
-	if got := summarise(nil, nil).metrics(); got["slowest-median/median"] != 0 {
-		t.Errorf("of nothing: %v", got)
-	}
-	if err := s.write(broken{}, "plain"); !errors.Is(err, errFull) {
-		t.Errorf("%v, want %v", err, errFull)
-	}
-}
-
-// TestSummarise_Flooded: the other targets are compared with each other, however long the
-// flooded one waits.
-func TestSummarise_Flooded(t *testing.T) {
-	t.Parallel()
-	wait := func(d time.Duration) []time.Duration { return []time.Duration{d * time.Millisecond} }
-	flooded := &target{name: "flooded", waits: wait(500)}
-	s := summarise([]*target{{name: "a", waits: wait(2)}, flooded, {name: "b", waits: wait(4)}, {name: "c", waits: wait(6)}}, flooded)
-	want := map[string]float64{
-		"median-ms": 4, "slowest-median-ms": 6, "slowest-ms": 6, "slowest-median/median": 1.5, "slowest/median": 1.5, "late-p99-ms": 0,
-	}
-	if got := s.metrics(); !maps.Equal(got, want) {
-		t.Errorf("of the others %v, want %v", got, want)
-	}
-	if got := s.flooded.metrics(); !maps.Equal(got, map[string]float64{"median-ms": 500, "slowest-ms": 500}) {
-		t.Errorf("of the flooded one %v", got)
-	}
-	var text strings.Builder
-	if err := s.write(&text, "x"); err != nil {
-		t.Fatal(err)
-	}
-	if lines := strings.Split(text.String(), "\n"); lines[0] != "x\tflooded\ttrue\t1\t500.000\t500.000" || len(lines) != 5 {
-		t.Errorf("%q", lines)
-	}
-}
-
-var errFull = errors.New("full")
-
-type broken struct{}
-
-func (broken) Write([]byte) (int, error) { return 0, errFull }

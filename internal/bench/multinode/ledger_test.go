@@ -1,11 +1,8 @@
 package multinode
 
 import (
-	"slices"
 	"testing"
 	"time"
-
-	"github.com/tidewire/tidewire/internal/fault"
 )
 
 func held(positions ...int64) (all []stored) {
@@ -167,19 +164,6 @@ func TestJobs_Promises(t *testing.T) {
 	}
 }
 
-// TestDepth_Left: each kind of message that is left is named.
-func TestDepth_Left(t *testing.T) {
-	t.Parallel()
-	if left := (depth{}).left(); left != "" {
-		t.Errorf("nothing is left, and it says %q", left)
-	}
-	for _, d := range []depth{{Ready: 1}, {Leased: 1}, {Delayed: 1}, {Dead: 1}} {
-		if d.left() == "" {
-			t.Errorf("%+v is nothing", d)
-		}
-	}
-}
-
 // TestRun_Late: recovery that takes too long breaks a promise.
 func TestRun_Late(t *testing.T) {
 	t.Parallel()
@@ -198,45 +182,5 @@ func TestRun_Late(t *testing.T) {
 		r := &run{ledger: NewLedger(), cfg: Config{ToldWithin: 2 * time.Second, PresentWithin: 10 * time.Second}}
 		r.late(Cut, c.missing, c.told, c.wrong, c.present)
 		wantBroken(t, r.ledger, c.broken...)
-	}
-}
-
-// TestPlan_FromSeed: the seed determines the plan, and the faults take turns.
-func TestPlan_FromSeed(t *testing.T) {
-	t.Parallel()
-	a, b, other := plan(7, Faults, 30, 3, 5*time.Second), plan(7, Faults, 30, 3, 5*time.Second), plan(8, Faults, 30, 3, 5*time.Second)
-	for i, s := range a {
-		if s != b[i] || s.fault != Faults[i%len(Faults)] || s.node == s.other || s.node > 2 || s.other > 2 || s.length < shortest || s.length > 5*time.Second {
-			t.Errorf("fault %d: %+v and %+v", i, s, b[i])
-		}
-	}
-	if slices.Equal(a, other) {
-		t.Error("another seed decides the same")
-	}
-}
-
-// TestParseFaults: unknown faults are rejected, and those that need namespaces where there are none.
-func TestParseFaults(t *testing.T) {
-	t.Parallel()
-	if _, err := ParseFaults([]string{"kill", "flood"}); err == nil {
-		t.Error("a fault that there is not is taken")
-	}
-	if all, err := ParseFaults([]string{"kill", "freeze"}); err != nil || !slices.Equal(all, []Fault{Kill, Freeze}) {
-		t.Errorf("%v, %v", all, err)
-	}
-	all, why := DefaultFaults()
-	if _, err := ParseFaults([]string{"cut"}); (err == nil) != (fault.Available() == nil) || (why == nil) != (err == nil) || slices.Contains(all, Cut) != (err == nil) {
-		t.Errorf("by default %v, because of %v; cut: %v", all, why, err)
-	}
-}
-
-func TestContent_RoundTrip(t *testing.T) {
-	t.Parallel()
-	want := contentOf(17, 123456)
-	if got, err := parseContent(want.String()); err != nil || got != want || got.client() != 17 {
-		t.Errorf("%v, %v, want %v", got, err, want)
-	}
-	if _, err := parseContent("nothing"); err == nil {
-		t.Error("foreign text is taken")
 	}
 }

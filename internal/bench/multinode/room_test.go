@@ -218,30 +218,3 @@ func TestRoom_Presence(t *testing.T) {
 	p.begin("dora", life{1, 2}, false)
 	want("one is joining", false)
 }
-
-func TestNumbers_Within(t *testing.T) {
-	t.Parallel()
-	var none *numbers
-	if none.has(3) || none.within(0, 100) != 0 {
-		t.Error("a nil set has something")
-	}
-	n := &numbers{}
-	var all []int
-	for x := 1; x < 400; x += 1 + x%7 {
-		n.add(x)
-		all = append(all, x)
-	}
-	for first := range 200 {
-		for _, last := range []int{first - 1, first, first + 1, first + 63, first + 64, 1000} {
-			want := 0
-			for _, x := range all {
-				if first <= x && x <= last {
-					want++
-				}
-			}
-			if got := n.within(first, last); got != want {
-				t.Fatalf("%d numbers from %d to %d, want %d", got, first, last, want)
-			}
-		}
-	}
-}

@@ -76,37 +76,6 @@ func TestCSV_Golden(t *testing.T) {
 	golden(t, "report.csv", rendered(t, report.CSV, samples(t)...))
 }
 
-func TestHTML_SaysTheSameTwice(t *testing.T) {
-	t.Parallel()
-	files := samples(t)
-	first, second := rendered(t, report.HTML, files...), rendered(t, report.HTML, files...)
-	if first != second {
-		t.Error("two reports of the same files differ")
-	}
-}
-
-// TestMarkdown_HasThePagesNumbers: every cell of the Markdown is in the page.
-func TestMarkdown_HasThePagesNumbers(t *testing.T) {
-	t.Parallel()
-	files := samples(t)
-	page := html.UnescapeString(rendered(t, report.HTML, files...))
-	cells := 0
-	for text := range strings.Lines(rendered(t, report.Markdown, files...)) {
-		if !strings.HasPrefix(text, "| ") || strings.HasPrefix(text, "| ---") {
-			continue
-		}
-		for _, cell := range strings.Split(strings.Trim(text, "|\n"), "|") {
-			cell = strings.TrimSpace(strings.ReplaceAll(cell, `\`, ""))
-			if cells++; !strings.Contains(page, ">"+cell+"<") {
-				t.Errorf("the page lacks %q of the Markdown", cell)
-			}
-		}
-	}
-	if cells < 100 {
-		t.Errorf("only %d cells", cells)
-	}
-}
-
 func TestHTML_SoakTrends(t *testing.T) {
 	t.Parallel()
 	f := open(t, "soak", soakFixture())

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"os/exec"
-	"slices"
 	"strings"
 	"testing"
 
@@ -57,48 +56,6 @@ func TestAnswer_KnownLoad(t *testing.T) {
 	}
 }
 
-// TestLoad_AsksWhatSuits: a scenario is asked nothing that means nothing to it, and its formulas need nothing that is not asked.
-func TestLoad_AsksWhatSuits(t *testing.T) {
-	t.Parallel()
-	stored := []string{"bytes", "retention_days", "disk_gb", "price_per_gb_month"}
-	for scenario, c := range map[string]struct{ asks, not []string }{
-		"ingest":          {append(stored, "senders", "messages_per_sender_per_day"), []string{"fan_out", "messages_per_day"}},
-		"queue":           {append(stored, "messages_per_day"), []string{"fan_out", "senders"}},
-		"pubsub":          {append(stored, "messages_per_day", "fan_out"), []string{"senders"}},
-		"events":          {append(stored, "messages_per_day"), []string{"fan_out", "senders"}},
-		"chat-saturation": {[]string{"senders", "messages_per_sender_per_day", "fan_out", "price_per_year"}, stored},
-		"echo":            {[]string{"senders", "peak_factor"}, append(stored, "fan_out")},
-	} {
-		k := kindOf(scenario)
-		if k == nil {
-			t.Errorf("%s has no load", scenario)
-			continue
-		}
-		var names []string
-		for _, in := range k.inputs() {
-			names = append(names, in.Name)
-		}
-		for _, name := range c.asks {
-			if !slices.Contains(names, name) {
-				t.Errorf("%s does not ask %s: %q", scenario, name, names)
-			}
-		}
-		for _, name := range c.not {
-			if slices.Contains(names, name) {
-				t.Errorf("%s asks %s", scenario, name)
-			}
-		}
-		if _, err := answer(k.formulas(), k.inputs(), measuredRow); err != nil {
-			t.Errorf("%s: %v", scenario, err)
-		}
-	}
-	for _, scenario := range []string{"lanes", "idle", "failover", "cluster"} {
-		if kindOf(scenario) != nil {
-			t.Errorf("%s has a load", scenario)
-		}
-	}
-}
-
 func TestLoad_OfEventsCountsAppends(t *testing.T) {
 	t.Parallel()
 	r := &bench.Result{Scenario: "events", Valid: true, Rows: []bench.Row{
@@ -125,27 +82,6 @@ func TestCandidates(t *testing.T) {
 	r.Valid = false
 	if all := candidates([]File{{Result: r}}); len(all) != 0 {
 		t.Errorf("an invalid result carries a load: %+v", all)
-	}
-}
-
-func TestKnee(t *testing.T) {
-	t.Parallel()
-	at := func(offered, done, p99, knee float64) step {
-		m := map[string]float64{"messages_per_second": done, "latency_p99_ms": p99, "knee": knee}
-		return step{bench.Row{Metrics: m}, offered, ""}
-	}
-	for name, c := range map[string]struct {
-		steps []step
-		want  int
-	}{
-		"rate is lost":    {[]step{at(10, 10, 1, 0), at(20, 19.9, 2, 0), at(40, 30, 3, 0)}, 1},
-		"latency rises":   {[]step{at(10, 10, 1, 0), at(20, 20, 4.9, 0), at(40, 40, 5, 0)}, 1},
-		"said":            {[]step{at(10, 10, 1, 1), at(20, 20, 1, 0)}, 0},
-		"nothing is kept": {[]step{at(10, 5, 1, 0), at(20, 5, 1, 0)}, -1},
-	} {
-		if got := knee(c.steps); got != c.want {
-			t.Errorf("%s: step %d, want %d", name, got, c.want)
-		}
 	}
 }
 
@@ -194,21 +130,6 @@ globalThis.matchMedia = () => ({ addEventListener() {} });
 	for name, w := range want {
 		if math.Abs(got[name]-w) > 1e-9*math.Abs(w) {
 			t.Errorf("%s: the script has %v, Go %v", name, got[name], w)
-		}
-	}
-}
-
-// TestFormulas_AreShown: every formula is evaluated, and none uses an
-// expression that Go and JavaScript evaluate differently.
-func TestFormulas_AreShown(t *testing.T) {
-	t.Parallel()
-	a, err := answer(everything.formulas(), example(everything), measuredRow)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range everything.formulas() {
-		if _, ok := a[f.Name]; !ok || f.Meaning == "" || strings.ContainsAny(f.Expression, "^%&|!?:;'\"`[]{}") {
-			t.Errorf("formula %+v", f)
 		}
 	}
 }

@@ -13,10 +13,8 @@ import (
 	"github.com/tidewire/tidewire/internal/bench"
 	"github.com/tidewire/tidewire/internal/bench/runner"
 	"github.com/tidewire/tidewire/internal/gateway"
+	"github.com/tidewire/tidewire/internal/testkit"
 )
-
-// patience is how long a test waits for a process.
-const patience = 30 * time.Second
 
 // result writes a result with repeats around a rate.
 func result(t *testing.T, path, scenario string, rate float64, started time.Time) {
@@ -49,15 +47,8 @@ func fake(t *testing.T, script string) runner.Config {
 // ended waits until the run has ended.
 func ended(t *testing.T, r *runner.Runner) *gateway.BenchRun {
 	t.Helper()
-	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
-		run := r.Run()
-		if run.State != gateway.BenchRunning {
-			return run
-		}
-		if time.Now().After(end) {
-			t.Fatalf("it still runs: %+v", run)
-		}
-	}
+	testkit.Eventually(t, "the run ends", func() bool { return r.Run().State != gateway.BenchRunning })
+	return r.Run()
 }
 
 func TestFolder(t *testing.T) {
@@ -202,9 +193,7 @@ func TestRun_EndsWithTheServer(t *testing.T) {
 	if _, err := r.Start("queue"); err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(patience); len(r.Run().Lines) == 0 && time.Now().Before(end); {
-		time.Sleep(10 * time.Millisecond)
-	}
+	testkit.Eventually(t, "the child has begun", func() bool { return len(r.Run().Lines) > 0 })
 	cancel()
 	r.Close()
 	if run := r.Run(); run.State != gateway.BenchStopped {

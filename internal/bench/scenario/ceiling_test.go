@@ -28,7 +28,7 @@ func model(most float64) Load {
 
 func TestFindCeiling_Model(t *testing.T) {
 	t.Parallel()
-	for _, most := range []float64{3, 137, 1000, 54_321, 2_000_000} {
+	for _, most := range []float64{3, 54_321, 2_000_000} {
 		t.Run(fmt.Sprint(most), func(t *testing.T) {
 			t.Parallel()
 			r := bench.NewResult("queue", nil)

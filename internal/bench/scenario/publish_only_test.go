@@ -74,16 +74,6 @@ func TestReadBack_Positions(t *testing.T) {
 	}
 }
 
-// TestReadBack_Fails with the error of the product.
-func TestReadBack_Fails(t *testing.T) {
-	t.Parallel()
-	away := errors.New("away")
-	r := &queueRun{cfg: QueueConfig{QueueLoad: QueueLoad{Mode: "pubsub", Writers: 2, Streams: 2, Payload: 64}, Progress: t.Logf}}
-	if _, err := r.readBack(t.Context(), shelf{err: away}, []int{0, 0}); !errors.Is(err, away) {
-		t.Errorf("%v, want %v", err, away)
-	}
-}
-
 // TestLogStored reads streams with a shared table and with separate tables, over
 // several pages.
 func TestLogStored(t *testing.T) {

@@ -86,25 +86,6 @@ func TestMeter_Phases(t *testing.T) {
 	}
 }
 
-// TestRunPart_BadOrders: a worker process reports invalid orders.
-func TestRunPart_BadOrders(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct{ in, say string }{
-		"nothing":          {"", "read what to do"},
-		"no JSON":          {"x", "read what to do"},
-		"unknown role":     {`{"role":"walkers","mode":"pubsub","strategy":"log","database":"postgres://x"}`, "walkers"},
-		"unknown strategy": {`{"role":"readers","mode":"pubsub","strategy":"paper","database":"postgres://x"}`, "none of"},
-		"bad URL":          {`{"role":"readers","mode":"pubsub","strategy":"log","database":"://"}`, "database URL"},
-	} {
-		var out bytes.Buffer
-		err := RunPart(t.Context(), strings.NewReader(c.in), &out)
-		var e event
-		if json.Unmarshal(out.Bytes(), &e) != nil || err == nil || !strings.Contains(e.Error, c.say) {
-			t.Errorf("%s: %v, said %s", name, err, &out)
-		}
-	}
-}
-
 // lazy is a runner that does nothing.
 type lazy struct{ all meters }
 

@@ -24,16 +24,18 @@ func (held) close() {}
 // writer did not wait at the end.
 func TestWriters_LateAtTheEnd(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	load := QueueLoad{Writers: 1, InFlight: 100, Batch: 2, Payload: 64, Rate: 1000} // a call every 2 ms
-	w := &writers{load: load, side: held{cancel}, all: newMeters(1), sent: make([]int, 1)}
-	if err := w.run(ctx); err != nil {
-		t.Fatal(err)
-	}
-	if late := w.late.Load(); late < 98 || late%2 != 0 {
-		t.Errorf("%d messages late, want 98 at least: 100 ms of 1000 a second, but for the first call", late)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		load := QueueLoad{Writers: 1, InFlight: 100, Batch: 2, Payload: 64, Rate: 1000} // a call every 2 ms
+		w := &writers{load: load, side: held{cancel}, all: newMeters(1), sent: make([]int, 1)}
+		if err := w.run(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if late := w.late.Load(); late < 98 || late%2 != 0 {
+			t.Errorf("%d messages late, want 98 at least: 100 ms of 1000 a second, but for the first call", late)
+		}
+	})
 }
 
 // TestWriters_Outstanding: due messages count, sent or not, until they are answered.

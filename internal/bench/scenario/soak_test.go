@@ -73,22 +73,3 @@ func TestVerdicts_TellWhatIsWrong(t *testing.T) {
 		}
 	}
 }
-
-func TestChatPlan_Lengths(t *testing.T) {
-	t.Parallel()
-	for _, scenario := range Chats {
-		for _, soak := range []time.Duration{0, 2 * time.Minute, 5 * time.Minute} {
-			var total time.Duration
-			for _, step := range chatPlan(scenario, soak) {
-				total += step.load.Ramp + step.load.Hold + step.load.Down
-			}
-			want := soak
-			if soak == 0 {
-				want = map[string]time.Duration{"steady": time.Minute, "burst": 20 * time.Second, "churn": time.Minute, "saturation": 2 * time.Minute}[scenario]
-			}
-			if total != want {
-				t.Errorf("%s for %v takes %v, want %v", scenario, soak, total, want)
-			}
-		}
-	}
-}

@@ -2,7 +2,6 @@ package scenario
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -100,44 +99,52 @@ func TestVices_Lanes(t *testing.T) {
 
 func TestVices_Chat(t *testing.T) {
 	t.Parallel()
-	eachVice(t, func(t *testing.T, vice faulty.Vice) {
-		for _, own := range []bool{true, false} {
-			t.Run(fmt.Sprintf("own %v", own), func(t *testing.T) {
-				t.Parallel()
-				server := faulty.Chat(vice)
-				defer server.Close()
-				result := bench.NewResult("chat-load", nil)
-				err := Chat(t.Context(), ChatConfig{
-					Targets: []Target{{Name: "one", URL: server.URL, Own: own}}, Repeat: 1, Scale: 1, Share: 1, Progress: t.Logf,
-					Custom: &ChatLoad{Clients: 10, Rate: 20, Payload: 128, Hold: 2 * time.Second},
-				}, result)
-				if err != nil {
-					t.Fatal(err)
-				}
-				result.Finish()
-				if want := !own || !slices.Contains(spoiling, vice); result.Valid != want {
-					t.Errorf("valid %v, want %v: %+v", result.Valid, want, result.Checks)
-				}
-				m := result.Row("one").Metrics
-				if got := []bool{m["lost"] > 0, m["duplicated"] > 0, m["reordered"] > 0}; m["expected"] == 0 ||
-					!slices.Equal(got, []bool{vice == faulty.Lossy, vice == faulty.Duplicating, vice == faulty.Reordering}) {
-					t.Errorf("lost, duplicated, reordered: %v", got)
-				}
-				if row := result.Row("one"); row.Limiter == "" || len(result.Recording.AllLatencies()) != 2 {
-					t.Errorf("limited by %q, %d latencies", row.Limiter, len(result.Recording.AllLatencies()))
-				}
-				ticks := result.Recording.AllTicks()
-				if !slices.ContainsFunc(ticks, func(t bench.Tick) bool {
-					return t.Row == "one" && t.Metrics["deliveries_per_second"] > 0 && t.Metrics["latency_p50_ms"] > 0
-				}) {
-					t.Errorf("ticks %+v", ticks)
-				}
-				if vice == faulty.Slow && m["latency_p50_ms"] < faulty.Delay.Seconds()*1000 {
-					t.Errorf("the median is %v ms, of a server that takes %v", m["latency_p50_ms"], faulty.Delay)
-				}
-			})
-		}
-	})
+	eachVice(t, func(t *testing.T, vice faulty.Vice) { chatVice(t, vice, true) })
+}
+
+// TestVices_ChatOfAContender: what another server loses is its result, and not a fault of the run.
+func TestVices_ChatOfAContender(t *testing.T) {
+	t.Parallel()
+	chatVice(t, faulty.Lossy, false)
+}
+
+func chatVice(t *testing.T, vice faulty.Vice, own bool) {
+	t.Helper()
+	server := faulty.Chat(vice)
+	defer server.Close()
+	result := bench.NewResult("chat-load", nil)
+	err := Chat(t.Context(), ChatConfig{
+		Targets: []Target{{Name: "one", URL: server.URL, Own: own, Labels: map[string]string{"profile": "minimal"}}}, Repeat: 1, Scale: 1, Share: 1,
+		Custom: &ChatLoad{Clients: 10, Rate: 20, Payload: 128, Hold: 2 * time.Second}, Progress: t.Logf,
+	}, result)
+	if err != nil {
+		t.Fatal(err)
+	}
+	result.Finish()
+	if want := !own || !slices.Contains(spoiling, vice); result.Valid != want {
+		t.Errorf("valid %v, want %v: %+v", result.Valid, want, result.Checks)
+	}
+	row := result.Row("one")
+	m := row.Metrics
+	if got := []bool{m["lost"] > 0, m["drop_rate"] > 0, m["duplicated"] > 0, m["reordered"] > 0}; m["expected"] == 0 ||
+		!slices.Equal(got, []bool{vice == faulty.Lossy, vice == faulty.Lossy, vice == faulty.Duplicating, vice == faulty.Reordering}) {
+		t.Errorf("lost, dropped, duplicated, reordered: %v", got)
+	}
+	if m["received"]+m["lost"] < m["expected"] || m["offered"] != m["sent"]+m["unsent"] {
+		t.Errorf("%v", m)
+	}
+	if row.Limiter == "" || row.Labels["profile"] != "minimal" || len(result.Recording.AllLatencies()) != 2 {
+		t.Errorf("limited by %q, labels %v, %d latencies", row.Limiter, row.Labels, len(result.Recording.AllLatencies()))
+	}
+	ticks := result.Recording.AllTicks()
+	if !slices.ContainsFunc(ticks, func(t bench.Tick) bool {
+		return t.Row == "one" && t.Metrics["deliveries_per_second"] > 0 && t.Metrics["latency_p50_ms"] > 0
+	}) {
+		t.Errorf("ticks %+v", ticks)
+	}
+	if vice == faulty.Slow && m["latency_p50_ms"] < faulty.Delay.Seconds()*1000 {
+		t.Errorf("the median is %v ms, of a server that takes %v", m["latency_p50_ms"], faulty.Delay)
+	}
 }
 
 // TestVices_Ingest uses a server that acknowledges correctly, and stores wrongly.
@@ -155,17 +162,15 @@ func TestVices_Ingest(t *testing.T) {
 			t.Error("a run of more than a second has no ticks")
 		}
 	})
-}
-
-// TestVices_IngestWithoutOrder: the textbook strategies promise no order.
-func TestVices_IngestWithoutOrder(t *testing.T) {
-	t.Parallel()
-	result := bench.NewResult("ingest", nil)
-	storing(t, "bulk", faulty.Reordering, result)
-	judged(t, result, "bulk", "", faulty.Reordering)
-	if result.Row("bulk").Metrics["reordered"] == 0 {
-		t.Error("the order is not looked at")
-	}
+	t.Run("the textbook strategies promise no order", func(t *testing.T) {
+		t.Parallel()
+		result := bench.NewResult("ingest", nil)
+		storing(t, "bulk", faulty.Reordering, result)
+		judged(t, result, "bulk", "", faulty.Reordering)
+		if result.Row("bulk").Metrics["reordered"] == 0 {
+			t.Error("the order is not looked at")
+		}
+	})
 }
 
 // storing measures a mode by a server that stores with the vice.

@@ -72,8 +72,8 @@ func (s *Server) serve(c *websocket.Conn) {
 	what := s.open(c)
 	for {
 		messages, err := c.Read()
-		if s.vice == Slow && len(messages) > 0 {
-			time.Sleep(Delay)
+		if len(messages) > 0 {
+			s.vice.Wait()
 		}
 		s.handle(messages, what)
 		if err != nil {

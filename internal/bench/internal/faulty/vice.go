@@ -25,6 +25,13 @@ var Vices = []Vice{Honest, Slow, Lossy, Duplicating, Reordering}
 // Delay is the delay of a Slow server.
 const Delay = 20 * time.Millisecond
 
+// Wait takes Delay if the vice is Slow.
+func (v Vice) Wait() {
+	if v == Slow {
+		time.Sleep(Delay)
+	}
+}
+
 func (v Vice) String() string {
 	return [...]string{"honest", "slow", "lossy", "duplicating", "reordering"}[v]
 }
