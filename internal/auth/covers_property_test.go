@@ -81,7 +81,7 @@ func TestCaller_LacksNothing(t *testing.T) {
 	t.Parallel()
 	m := ruleMaker{rand.New(rand.NewPCG(3, 4))}
 	given, granted := 0, 0
-	for range 60_000 {
+	for range 20_000 {
 		own, wanted := m.rules(t, 4), m.rules(t, 2)
 		caller := &Caller{grants: &Grants{rules: own}}
 		if caller.Lacks(wanted) != "" {
@@ -119,7 +119,7 @@ func TestCaller_LacksNothing(t *testing.T) {
 			}
 		}
 	}
-	if given < 500 || granted < 5000 {
+	if given < 150 || granted < 1500 {
 		t.Errorf("only %d keys, %d rights", given, granted)
 	}
 }

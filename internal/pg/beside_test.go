@@ -5,7 +5,6 @@ import (
 	"errors"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/tidewire/tidewire/internal/pg"
 	"github.com/tidewire/tidewire/internal/pgtest"
+	"github.com/tidewire/tidewire/internal/testkit"
 )
 
 // TestReplicated_OnTheCallersPool: also on a pool that Tidewire has not made, a COMMIT whose wait for a standby
@@ -20,11 +20,7 @@ import (
 func TestReplicated_OnTheCallersPool(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t)
-	watcher, err := pgxpool.New(t.Context(), server.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(watcher.Close)
+	watcher := openPool(t, pg.PoolConfig{URL: server.URL()})
 	for _, sql := range []string{`CREATE TABLE public.t (n int)`, `ALTER SYSTEM SET synchronous_standby_names = 'nobody'`, `SELECT pg_reload_conf()`} {
 		if _, err := watcher.Exec(t.Context(), sql); err != nil {
 			t.Fatal(err)
@@ -72,33 +68,36 @@ func TestReplicated_OnTheCallersPool(t *testing.T) {
 	if err := pg.SendBatch(t.Context(), pool, &batch); !errors.Is(err, pg.ErrNotReplicated) {
 		t.Errorf("a batch's COMMIT that was canceled: %v, want ErrNotReplicated", err)
 	}
+	// The mark of an earlier COMMIT without its wait, which nobody has read, does not affect the COMMIT of the connection's next user.
+	single := openPool(t, pg.PoolConfig{URL: server.URL(), MaxConns: 1})
+	if _, err := single.Exec(t.Context(), `INSERT INTO public.t VALUES (3)`); err != nil {
+		t.Fatal(err)
+	}
 	end()
+	var next pgx.Batch
+	next.Queue(`SELECT 1`)
+	if err := pg.SendBatch(t.Context(), single, &next); err != nil {
+		t.Errorf("a batch that commits nothing: %v", err)
+	}
 	if n := told.Load(); n < 2 {
 		t.Errorf("the pool's owner was told %d notices, want 2", n)
 	}
-	for pool.Stat().AcquiredConns() > 0 { // the pool lets go of closed ones by and by
-		time.Sleep(time.Millisecond)
-	}
+	testkit.Eventually(t, "the pool has let go of the closed connections", func() bool { return pool.Stat().AcquiredConns() == 0 })
 }
 
 // awaitSetting waits until new sessions see that commits wait.
 func awaitSetting(t *testing.T, pool *pgxpool.Pool) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+	testkit.Eventually(t, "commits wait", func() bool {
 		var names string
 		if err := pool.QueryRow(t.Context(), `SHOW synchronous_standby_names`).Scan(&names); err != nil {
 			t.Fatal(err)
 		}
-		if names != "" {
-			// Commits wait once the checkpointer has seen it, too, which it does before it makes a checkpoint.
-			if _, err := pool.Exec(t.Context(), `CHECKPOINT`); err != nil {
-				t.Fatal(err)
-			}
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("synchronous_standby_names is not set")
-		}
+		return names != ""
+	})
+	// Commits wait once the checkpointer has seen it, too, which it does before it makes a checkpoint.
+	if _, err := pool.Exec(t.Context(), `CHECKPOINT`); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -110,7 +109,6 @@ func cancelWaits(t *testing.T, pool *pgxpool.Pool) (end func()) {
 		defer close(done)
 		for ctx.Err() == nil {
 			pool.Exec(ctx, `SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'`)
-			time.Sleep(10 * time.Millisecond)
 		}
 	}()
 	end = func() { cancel(); <-done }

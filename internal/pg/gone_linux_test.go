@@ -12,6 +12,7 @@ import (
 	"github.com/tidewire/tidewire/internal/embedpg"
 	"github.com/tidewire/tidewire/internal/pg"
 	"github.com/tidewire/tidewire/internal/pgtest"
+	"github.com/tidewire/tidewire/internal/testkit"
 )
 
 // onMachine returns a machine with the server, and the connection parameters for its login.
@@ -34,6 +35,7 @@ func wantGone(t *testing.T, what string, err error) {
 // one that is sent afterwards, fail.
 func TestHosts_MachineGone(t *testing.T) {
 	t.Parallel()
+	testkit.Long(t)
 	m, login := onMachine(t, pgtest.Start(t))
 	pool := openPool(t, pg.PoolConfig{URL: fmt.Sprintf("host=%s port=%d %s", m.Host, m.Port, login)})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -45,7 +47,7 @@ func TestHosts_MachineGone(t *testing.T) {
 		waiting <- err
 	}()
 	idle := acquire(t, ctx, pool)
-	awaitSleep(t, ctx, idle)
+	awaitBackend(t, pool, `wait_event = 'PgSleep'`)
 	m.Vanish(t)
 	vanished := time.Now()
 	_, err := idle.Exec(ctx, `SELECT 1`)
@@ -88,14 +90,4 @@ func acquire(t *testing.T, ctx context.Context, pool *pgxpool.Pool) *pgxpool.Con
 	}
 	t.Cleanup(conn.Release)
 	return conn
-}
-
-// awaitSleep waits until a backend is asleep.
-func awaitSleep(t *testing.T, ctx context.Context, conn *pgxpool.Conn) {
-	t.Helper()
-	for asleep := false; !asleep; {
-		if err := conn.QueryRow(ctx, `SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event = 'PgSleep'`).Scan(&asleep); err != nil {
-			t.Fatal(err)
-		}
-	}
 }

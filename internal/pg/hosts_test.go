@@ -17,6 +17,7 @@ import (
 
 	"github.com/tidewire/tidewire/internal/pg"
 	"github.com/tidewire/tidewire/internal/pgtest"
+	"github.com/tidewire/tidewire/internal/testkit"
 )
 
 // startPair starts a pair whose commits wait for nobody, with a table.
@@ -128,11 +129,7 @@ func TestHosts_FrozenPrimary(t *testing.T) {
 		insert(t, pool, 2)
 		inserted <- time.Now()
 	}()
-	for deadline := time.Now().Add(time.Minute); log.count("does not answer") == 0; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("nobody has noticed")
-		}
-	}
+	testkit.Eventually(t, "the silence is noticed", func() bool { return log.count("does not answer") > 0 })
 	t.Logf("noticed %v after the freeze", time.Since(frozen).Round(time.Millisecond))
 	if stats := pg.HostsOf(pool); stats != (pg.HostStats{Silent: 1}) {
 		t.Errorf("%+v", stats)
@@ -143,11 +140,7 @@ func TestHosts_FrozenPrimary(t *testing.T) {
 
 	thaw()
 	former := connectTo(t, p.Primary.URL())
-	for deadline := time.Now().Add(time.Minute); log.count("server is refused") == 0; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("the former primary is not refused")
-		}
-	}
+	testkit.Eventually(t, "the former primary is refused", func() bool { return log.count("server is refused") > 0 })
 	var wg sync.WaitGroup
 	const clients = 50 // PostgreSQL admits 97
 	for i := range clients {
@@ -179,23 +172,34 @@ func TestHosts_FrozenPrimary(t *testing.T) {
 	}
 }
 
-// TestHosts_NewProcess knows nothing: it asks all hosts before it trusts the first. When only the former primary is
-// there, it is refused, and the error says why.
-func TestHosts_NewProcess(t *testing.T) {
+// TestHosts_FormerPrimary: connections to a primary that continues to run after its standby was promoted are closed. A new
+// process knows nothing: it asks all hosts before it trusts the first. When only the former primary is there, it is refused, and
+// the error says why.
+func TestHosts_FormerPrimary(t *testing.T) {
 	t.Parallel()
 	p := startPair(t)
+	before := openPool(t, pg.PoolConfig{URL: p.Both(t)})
+	insert(t, before, -2)
+	p.CatchUp(t)
+	waits := make(chan error, 1)
+	go func() {
+		_, err := before.Exec(t.Context(), `SELECT pg_sleep(3600)`)
+		waits <- err
+	}()
 	standby := promote(t, p)
-	pool := openPool(t, pg.PoolConfig{URL: p.Both(t)})
+	if err := <-waits; !pg.Retryable(err) {
+		t.Errorf("what waits on the former primary: %v", err)
+	}
+	insert(t, before, -1)
+	if n := rows(t, standby, `n = -1`); n != 1 {
+		t.Error("not inserted on the new primary")
+	}
+	pool := openPool(t, pg.PoolConfig{URL: backwards(p.Both(t))}) // this process knows nothing about the order yet
 	for i := range 20 {
 		insert(t, pool, i)
 	}
-	if n := rows(t, standby, `true`); n != 20 {
+	if n := rows(t, standby, `n >= 0`); n != 20 {
 		t.Errorf("%d of 20 rows are on the new primary", n)
-	}
-	other := openPool(t, pg.PoolConfig{URL: backwards(p.Both(t))})
-	insert(t, other, 100)
-	if n := rows(t, standby, `n = 100`); n != 1 {
-		t.Error("the other order goes elsewhere")
 	}
 	if err := p.Standby.Kill(t.Context()); err != nil {
 		t.Fatal(err)
@@ -222,28 +226,6 @@ func TestHosts_NewProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	insert(t, pool, 300)
-}
-
-// TestHosts_OpenToFormerPrimary: connections to a primary that continues to run after its standby was promoted are closed.
-func TestHosts_OpenToFormerPrimary(t *testing.T) {
-	t.Parallel()
-	p := startPair(t)
-	pool := openPool(t, pg.PoolConfig{URL: p.Both(t)})
-	insert(t, pool, 1)
-	p.CatchUp(t)
-	waits := make(chan error, 1)
-	go func() {
-		_, err := pool.Exec(t.Context(), `SELECT pg_sleep(3600)`)
-		waits <- err
-	}()
-	standby := promote(t, p)
-	if err := <-waits; !pg.Retryable(err) {
-		t.Errorf("what waits on the former primary: %v", err)
-	}
-	insert(t, pool, 2)
-	if n := rows(t, standby, `n = 2`); n != 1 {
-		t.Error("not inserted on the new primary")
-	}
 }
 
 // TestHosts_OtherCluster: a server with other data is refused.
@@ -278,6 +260,9 @@ func TestHosts_OtherCluster(t *testing.T) {
 // ended either if only the watch's own connection hangs.
 func TestHosts_SlowIsNotSilent(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("takes longer than the watch needs to find a silent server")
+	}
 	p := pgtest.StartPair(t, pgxpool.New)
 	url, _ := overTCP(t, p)
 	var log said
@@ -296,13 +281,15 @@ func TestHosts_SlowIsNotSilent(t *testing.T) {
 		t.Fatal(err)
 	}
 	thaw := p.Freeze(t)
-	done := make(chan error, 4)
-	for _, sql := range []string{`INSERT INTO public.t VALUES (1)`, `SELECT pg_sleep(6)`, `INSERT INTO public.other VALUES (1)`} {
+	slept, done := make(chan error, 1), make(chan error, 3)
+	start := func(done chan<- error, sql string) {
 		go func() {
 			_, err := pool.Exec(t.Context(), sql)
 			done <- err
 		}()
 	}
+	start(done, `INSERT INTO public.t VALUES (1)`)
+	start(done, `INSERT INTO public.other VALUES (1)`)
 	go func() {
 		done <- pool.AcquireFunc(t.Context(), func(conn *pgxpool.Conn) error { // pgx's CopyFrom would wait before it sends
 			_, err := conn.Conn().PgConn().CopyFrom(t.Context(), strings.NewReader(strings.Repeat("1\n", 4<<20)), `COPY public.t FROM STDIN`)
@@ -310,7 +297,7 @@ func TestHosts_SlowIsNotSilent(t *testing.T) {
 		})
 	}()
 	for _, what := range []string{
-		`query LIKE 'COPY%' AND wait_event_type = 'Lock'`, `query LIKE 'INSERT INTO public.t %' AND wait_event_type = 'Lock'`, `wait_event = 'PgSleep'`, `wait_event = 'SyncRep'`,
+		`query LIKE 'COPY%' AND wait_event_type = 'Lock'`, `query LIKE 'INSERT INTO public.t %' AND wait_event_type = 'Lock'`, `wait_event = 'SyncRep'`,
 	} {
 		awaitBackend(t, p.Pool, what)
 	}
@@ -320,7 +307,10 @@ func TestHosts_SlowIsNotSilent(t *testing.T) {
 	}
 	defer syscall.Kill(watch, syscall.SIGCONT)
 	awaitBackend(t, p.Pool, fmt.Sprintf(`application_name = 'tidewire watch' AND pid <> %d`, watch)) // it asks on a new one
-	time.Sleep(6 * time.Second)
+	start(slept, `SELECT pg_sleep(6)`)
+	if err := <-slept; err != nil {
+		t.Error(err)
+	}
 	if n := p.Waiting(t, "1"); n == 0 {
 		t.Error("no COMMIT waits for the standby")
 	}
@@ -341,18 +331,14 @@ func TestHosts_SlowIsNotSilent(t *testing.T) {
 // awaitBackend waits until a backend is as the condition on pg_stat_activity says, and returns its process.
 func awaitBackend(t *testing.T, pool *pgxpool.Pool, condition string) (pid int) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+	testkit.Eventually(t, "a backend with "+condition, func() bool {
 		err := pool.QueryRow(t.Context(), `SELECT pid FROM pg_stat_activity WHERE `+condition+` LIMIT 1`).Scan(&pid)
-		if err == nil {
-			return pid
-		}
-		if !errors.Is(err, pgx.ErrNoRows) {
+		if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 			t.Fatal(err)
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("no backend with %s", condition)
-		}
-	}
+		return err == nil
+	})
+	return pid
 }
 
 // overTCP returns an address of both servers through proxies, and the proxies.

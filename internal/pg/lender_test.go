@@ -12,6 +12,7 @@ import (
 
 	"github.com/tidewire/tidewire/internal/pg"
 	"github.com/tidewire/tidewire/internal/pgtest"
+	"github.com/tidewire/tidewire/internal/testkit"
 )
 
 func poolOf(t *testing.T, conns int) *pgxpool.Pool {
@@ -67,9 +68,7 @@ func TestLender_Shares(t *testing.T) {
 	if n := most.Load(); n > 3 {
 		t.Errorf("%d sessions were lent at once, want at most 3 of 12 connections", n)
 	}
-	for pool.Stat().AcquiredConns() > 0 { // the pool lets go of closed ones by and by
-		time.Sleep(time.Millisecond)
-	}
+	testkit.Eventually(t, "the pool has let go of the closed connections", func() bool { return pool.Stat().AcquiredConns() == 0 })
 	one, other := held(t, pool), held(t, pool)
 	defer one.Close()
 	defer other.Close()

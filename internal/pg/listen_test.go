@@ -5,9 +5,9 @@ import (
 	"log/slog"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/tidewire/tidewire/internal/pg"
+	"github.com/tidewire/tidewire/internal/testkit"
 )
 
 // listening is one who listens, until stop.
@@ -75,12 +75,12 @@ func TestListen_OneConnection(t *testing.T) {
 	if len(one.heard) > 0 {
 		t.Errorf("heard %q after it had stopped", <-one.heard)
 	}
-	for n > 0 { // PostgreSQL notices by and by
+	testkit.Eventually(t, "PostgreSQL notices that nobody listens", func() bool {
 		if err := pool.QueryRow(t.Context(), `SELECT count(*) `+backends).Scan(&n); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Millisecond)
-	}
+		return n == 0
+	})
 	late := on(pg.StreamChannel)
 	<-late.told
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/tidewire/tidewire/internal/pg"
 	"github.com/tidewire/tidewire/internal/pgtest"
+	"github.com/tidewire/tidewire/internal/testkit"
 )
 
 func TestOpen_NamesWhatIsWrong(t *testing.T) {
@@ -37,20 +38,6 @@ func TestOpen_NamesWhatIsWrong(t *testing.T) {
 		if pool != nil {
 			t.Errorf("Open(%q) returned a pool beside its error", url)
 		}
-	}
-}
-
-func TestOpen_SaysWhoItIs(t *testing.T) {
-	t.Parallel()
-	db := pgtest.Open(t)
-	pool, err := pg.Open(t.Context(), pg.PoolConfig{URL: db.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer pool.Close()
-	var name string
-	if err := pool.QueryRow(t.Context(), `SHOW application_name`).Scan(&name); err != nil || name != pg.AppName {
-		t.Errorf("application_name is %q (%v), want %q", name, err, pg.AppName)
 	}
 }
 
@@ -96,6 +83,10 @@ func TestOpen_FunctionsOfStrangers(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer pool.Close()
+	var name string
+	if err := pool.QueryRow(t.Context(), `SHOW application_name`).Scan(&name); err != nil || name != pg.AppName {
+		t.Errorf("application_name is %q (%v), want %q", name, err, pg.AppName)
+	}
 	for want, pool := range map[string]*pgxpool.Pool{"trapped": db.Pool, "x": pool} {
 		var got string
 		if err := pool.QueryRow(t.Context(), `SELECT format('%I', 'x'::text)`).Scan(&got); err != nil || got != want {
@@ -152,13 +143,14 @@ func TestFreeLock(t *testing.T) {
 
 func waitIdle(t *testing.T, db pgtest.DB, name string) {
 	t.Helper()
-	for idle := false; !idle; {
-		err := db.Pool.QueryRow(t.Context(),
-			`SELECT EXISTS (SELECT FROM pg_stat_activity WHERE application_name = $1 AND wait_event_type = 'Client')`, name).Scan(&idle)
+	testkit.Eventually(t, "the session waits for its client", func() (idle bool) {
+		err := db.Pool.QueryRow(t.Context(), `
+SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND application_name = $1 AND wait_event_type = 'Client')`, name).Scan(&idle)
 		if err != nil {
 			t.Fatal(err)
 		}
-	}
+		return idle
+	})
 }
 
 // TestNotYet: PostgreSQL may come. What only other settings can change is no reason to wait.

@@ -41,39 +41,6 @@ func TestWaitSQL_OnAStandby(t *testing.T) {
 	}
 }
 
-// TestReplicated_MarkOfAnother: the mark of an earlier COMMIT without its wait, which nobody has read, does not affect
-// the COMMIT of the connection's next user.
-func TestReplicated_MarkOfAnother(t *testing.T) {
-	t.Parallel()
-	server := pgtest.Start(t)
-	pool, err := pg.Open(t.Context(), pg.PoolConfig{URL: server.URL(), MaxConns: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(pool.Close)
-	watcher, err := pg.Open(t.Context(), pg.PoolConfig{URL: server.URL()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(watcher.Close)
-	for _, sql := range []string{`CREATE TABLE public.t (n int)`, `ALTER SYSTEM SET synchronous_standby_names = 'nobody'`, `SELECT pg_reload_conf()`} {
-		if _, err := watcher.Exec(t.Context(), sql); err != nil {
-			t.Fatal(err)
-		}
-	}
-	awaitSetting(t, pool)
-	end := cancelWaits(t, watcher)
-	if _, err := pool.Exec(t.Context(), `INSERT INTO public.t VALUES (1)`); err != nil {
-		t.Fatal(err)
-	}
-	end()
-	var batch pgx.Batch
-	batch.Queue(`SELECT 1`)
-	if err := pg.SendBatch(t.Context(), pool, &batch); err != nil {
-		t.Errorf("a batch that commits nothing: %v", err)
-	}
-}
-
 func connectTo(t *testing.T, url string) *pgx.Conn {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), url)

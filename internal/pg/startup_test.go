@@ -15,6 +15,7 @@ import (
 
 	"github.com/tidewire/tidewire/internal/pg"
 	"github.com/tidewire/tidewire/internal/pgtest"
+	"github.com/tidewire/tidewire/internal/testkit"
 )
 
 // TestOpen_LockedCatalogue: while a lock delays all start-ups, attempts that are given up do not add backends without a bound. When
@@ -131,9 +132,5 @@ func TestOpen_ForgottenConnections(t *testing.T) {
 		t.Errorf("%d connections in start-up after ten attempts", n)
 	}
 	remembers.Store(true)
-	for deadline := time.Now().Add(time.Minute); open() != nil; {
-		if time.Now().After(deadline) {
-			t.Fatal("no connection any more")
-		}
-	}
+	testkit.Eventually(t, "connections come again", func() bool { return open() == nil })
 }
