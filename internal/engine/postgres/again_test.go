@@ -6,13 +6,13 @@ import (
 	"time"
 
 	"github.com/tidewire/tidewire/internal/engine"
-	"github.com/tidewire/tidewire/internal/pgtest"
+	"github.com/tidewire/tidewire/internal/testkit"
 )
 
 // twoServers are the stores of two servers on one database, and a stream that is open in the first.
 func twoServers(t *testing.T) (ctx context.Context, one, two *Engine) {
 	t.Helper()
-	db := pgtest.Open(t)
+	db := migrated.Open(t)
 	one, two = startEngine(t, db), startEngine(t, db)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	t.Cleanup(cancel)
@@ -39,14 +39,12 @@ func TestStores_CommitToStreamMadeElsewhere(t *testing.T) {
 	must(t, err)
 	two.makeAnew(ctx, t)
 	must(t, two.publish(ctx, "s"))
-	for offset := int64(0); offset != 1; time.Sleep(10 * time.Millisecond) {
-		must(t, ctx.Err(), one.streams.CommitLater(ctx, "s", "g", 1))
+	testkit.Eventually(t, "the group that exists now has the offset", func() bool {
+		must(t, one.streams.CommitLater(ctx, "s", "g", 1))
 		groups, err := two.streams.Groups(ctx, "s", "", 10)
 		must(t, err)
-		if len(groups) == 1 {
-			offset = groups[0].Offset
-		}
-	}
+		return len(groups) == 1 && groups[0].Offset == 1
+	})
 	two.makeAnew(ctx, t)
 	sub, err := one.streams.Subscribe(ctx, "s", engine.Start{Group: "g"})
 	must(t, err)

@@ -12,15 +12,12 @@ import (
 
 	"github.com/tidewire/tidewire/internal/engine"
 	"github.com/tidewire/tidewire/internal/pgtest"
-	"github.com/tidewire/tidewire/migrate"
+	"github.com/tidewire/tidewire/internal/testkit"
 )
 
 // startEngine runs an engine on a database that is migrated, until the test ends.
 func startEngine(t *testing.T, db pgtest.DB) *Engine {
 	t.Helper()
-	if _, err := migrate.Up(t.Context(), db.Pool); err != nil {
-		t.Fatal(err)
-	}
 	e, err := Open(t.Context(), Config{Pool: db.Pool, URL: db.URL, Stores: true, Rooms: true, Metrics: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
@@ -58,53 +55,11 @@ func must(t *testing.T, errs ...error) {
 	}
 }
 
-// TestStores_StreamMadeAnew: a stream is dropped and created again. Later
-// publishes and commits are stored.
-func TestStores_StreamMadeAnew(t *testing.T) {
-	t.Parallel()
-	s := startEngine(t, pgtest.Open(t))
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
-	_, err := s.streams.Create(ctx, "s", nil)
-	must(t, err, s.publish(ctx, "s"))
-	_, err = s.streams.Commit(ctx, "s", "g", 1)
-	must(t, err, s.streams.Drop(ctx, "s"))
-	_, err = s.streams.Create(ctx, "s", nil)
-	must(t, err, s.publish(ctx, "s"), s.streams.CommitLater(ctx, "s", "g", 1))
-	for offset := int64(0); offset != 1 && ctx.Err() == nil; { // the group that exists now
-		groups, err := s.streams.Groups(ctx, "s", "", 10)
-		must(t, err)
-		if len(groups) == 1 {
-			offset = groups[0].Offset
-		}
-	}
-	_, err = s.streams.Commit(ctx, "s", "g", 1)
-	must(t, err, ctx.Err())
-}
-
-// TestStores_StreamMadeAnewElsewhere: another server does it.
-func TestStores_StreamMadeAnewElsewhere(t *testing.T) {
-	t.Parallel()
-	db := pgtest.Open(t)
-	s, other := startEngine(t, db), startEngine(t, db)
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
-	_, err := s.streams.Create(ctx, "s", nil)
-	must(t, err, s.publish(ctx, "s"))
-	_, err = s.streams.Commit(ctx, "s", "g", 1)
-	must(t, err, other.streams.Drop(ctx, "s"))
-	_, err = other.streams.Create(ctx, "s", nil)
-	must(t, err, other.publish(ctx, "s"))
-	if _, err := s.streams.Commit(ctx, "s", "g", 1); err != nil {
-		t.Errorf("commit: %v", err)
-	}
-}
-
 // TestStores_StreamDroppedUnderLoad: publishers get no other error than
 // ErrNotFound.
 func TestStores_StreamDroppedUnderLoad(t *testing.T) {
 	t.Parallel()
-	s := startEngine(t, pgtest.Open(t))
+	s := startEngine(t, migrated.Open(t))
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	_, err := s.streams.Create(ctx, "s", nil)
@@ -151,7 +106,7 @@ func TestStores_StreamDroppedUnderLoad(t *testing.T) {
 // are stored.
 func TestStores_QueueMadeAnew(t *testing.T) {
 	t.Parallel()
-	s := startEngine(t, pgtest.Open(t))
+	s := startEngine(t, migrated.Open(t))
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	must(t, s.queues.Create(ctx, "q", nil), s.enqueue(ctx, "q"), s.queues.Drop(ctx, "q"),
@@ -166,7 +121,7 @@ func TestStores_QueueMadeAnew(t *testing.T) {
 // that is open here; in the end publishing fails here too.
 func TestStores_QueueMadeElsewhere(t *testing.T) {
 	t.Parallel()
-	db := pgtest.Open(t)
+	db := migrated.Open(t)
 	s, other := startEngine(t, db), startEngine(t, db)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
@@ -178,11 +133,11 @@ func TestStores_QueueMadeElsewhere(t *testing.T) {
 	}
 	plain, _ := s.streams.open.peek("plain")
 	must(t, other.queues.Create(ctx, "x", nil))
-	err := s.publish(ctx, "x")
-	for err == nil {
-		time.Sleep(50 * time.Millisecond)
+	var err error
+	testkit.Eventually(t, "publishing to the stream of a queue fails", func() bool {
 		err = s.publish(ctx, "x")
-	}
+		return err != nil
+	})
 	if !errors.Is(err, engine.ErrQueueStream) {
 		t.Errorf("published to the stream of a queue: %v", err)
 	}
@@ -195,7 +150,7 @@ func TestStores_QueueMadeElsewhere(t *testing.T) {
 // idle for a moment.
 func TestStreamStore_ClosesIdle(t *testing.T) {
 	t.Parallel()
-	s := startEngine(t, pgtest.Open(t))
+	s := startEngine(t, migrated.Open(t))
 	_, err := s.streams.Create(t.Context(), "orders", &engine.StreamOptions{})
 	must(t, err, s.publish(t.Context(), "orders"))
 	start := time.Now()

@@ -1,4 +1,4 @@
-package postgres_test
+package postgres
 
 import (
 	"context"
@@ -8,8 +8,8 @@ import (
 // TestDatabase: what PostgreSQL says of itself, and that its log grows with what is written.
 func TestDatabase(t *testing.T) {
 	t.Parallel()
-	e, db := opened(t)
-	database := e.Database
+	db := migrated.Open(t)
+	database := startEngine(t, db).Serves().Database
 	before, err := database(t.Context())
 	if err != nil || before.Version == "" || before.Size < 1<<20 || before.WAL < 1 || before.Connections < 1 || before.MaxConnections < before.Connections {
 		t.Fatalf("%+v, %v", before, err)

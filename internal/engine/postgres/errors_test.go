@@ -6,14 +6,13 @@ import (
 	"testing"
 
 	"github.com/tidewire/tidewire/internal/engine"
-	"github.com/tidewire/tidewire/internal/pgtest"
 	"github.com/tidewire/tidewire/stream"
 )
 
 // TestEngineError_MessageField: the error for a key or headers that package stream refuses names the field for clients.
 func TestEngineError_MessageField(t *testing.T) {
 	t.Parallel()
-	s := startEngine(t, pgtest.Open(t))
+	s := startEngine(t, migrated.Open(t))
 	if _, err := s.streams.Create(t.Context(), "orders", nil); err != nil {
 		t.Fatal(err)
 	}

@@ -7,13 +7,12 @@ import (
 	"testing"
 
 	"github.com/tidewire/tidewire/internal/engine"
-	"github.com/tidewire/tidewire/internal/pgtest"
 )
 
 // TestEvents_CreateListDrop: stores that one server makes and drops are known to another.
 func TestEvents_CreateListDrop(t *testing.T) {
 	t.Parallel()
-	db := pgtest.Open(t)
+	db := migrated.Open(t)
 	one, two := startEngine(t, db), startEngine(t, db)
 	ctx := t.Context()
 	event := []engine.Event{{Type: "A"}}
@@ -65,7 +64,7 @@ func wantNoEventStore(t *testing.T, err error) {
 // TestEvents_DefaultStoreIsMadeAgain when it is next used.
 func TestEvents_DefaultStoreIsMadeAgain(t *testing.T) {
 	t.Parallel()
-	db := pgtest.Open(t)
+	db := migrated.Open(t)
 	one, two := startEngine(t, db), startEngine(t, db)
 	for range 2 {
 		for i, e := range []*Engine{one, two} {

@@ -8,14 +8,12 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tidewire/tidewire/internal/engine"
-	"github.com/tidewire/tidewire/internal/pgtest"
-	"github.com/tidewire/tidewire/migrate"
+	"github.com/tidewire/tidewire/internal/testkit"
 	"github.com/tidewire/tidewire/queue"
 	"github.com/tidewire/tidewire/stream"
 )
@@ -39,10 +37,7 @@ func (h *heldTracer) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEnd
 // it, and each name gets its own answer.
 func TestFinder_Shares(t *testing.T) {
 	t.Parallel()
-	db := pgtest.Open(t)
-	if _, err := migrate.Up(t.Context(), db.Pool); err != nil {
-		t.Fatal(err)
-	}
+	db := migrated.Open(t)
 	for i := range 40 {
 		if _, err := stream.Ensure(t.Context(), db.Pool, fmt.Sprint("s", i), stream.Options{Partitions: i / 30 * 2}); err != nil {
 			t.Fatal(err)
@@ -73,9 +68,7 @@ func TestFinder_Shares(t *testing.T) {
 		})
 	}
 	find("s0", nil)
-	for tracer.count.Load() == 0 {
-		time.Sleep(time.Millisecond)
-	}
+	testkit.Eventually(t, "the first look-up has begun", func() bool { return tracer.count.Load() > 0 })
 	for i := range 400 {
 		find(fmt.Sprint("s", i%40), nil)
 		find(fmt.Sprint("none", i), stream.ErrNotFound)
@@ -87,12 +80,11 @@ func TestFinder_Shares(t *testing.T) {
 	if _, err := f.find(given, "s1"); !errors.Is(err, context.Canceled) {
 		t.Errorf("given up: %v", err)
 	}
-	for waiting := 0; waiting < 1201; {
+	testkit.Eventually(t, "all others wait", func() bool {
 		f.mu.Lock()
-		waiting = len(f.wanted)
-		f.mu.Unlock()
-		time.Sleep(time.Millisecond)
-	}
+		defer f.mu.Unlock()
+		return len(f.wanted) >= 1201
+	})
 	close(tracer.release)
 	finding.Wait()
 	if n := tracer.count.Load(); n != 3 { // the first, a thousand, and the others

@@ -8,9 +8,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/tidewire/tidewire/internal/testkit"
 )
 
 // lines is a log's output. Safe for concurrent use.
@@ -59,15 +60,11 @@ func TestOutageLog(t *testing.T) {
 		log.Error("messages given up", "error", lost)
 		log.Info("stopping")
 		probes <- nil
-		for { // until the end of the outage is logged
+		testkit.Eventually(t, "the end of the outage is logged", func() bool {
 			o.mu.Lock()
-			over := !o.probing
-			o.mu.Unlock()
-			if over {
-				break
-			}
-			time.Sleep(time.Millisecond)
-		}
+			defer o.mu.Unlock()
+			return !o.probing
+		})
 		for text, want := range map[string]int{
 			"batch not written": outage, "not read": 0, "does not answer": outage, "answers again": outage,
 			"warnings_left_out=2000": outage, "too large": outage, "given up": outage, "msg=stopping": outage,

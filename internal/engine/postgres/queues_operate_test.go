@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/tidewire/tidewire/internal/engine"
-	"github.com/tidewire/tidewire/internal/pgtest"
+	"github.com/tidewire/tidewire/internal/testkit"
 )
 
 // buryAll enqueues messages with these keys and makes them dead letters.
@@ -39,7 +39,7 @@ func buryAll(t *testing.T, s *Engine, name string, keys ...string) {
 // TestQueues_DeadLetters: operators find dead letters, redrive some and purge others, by positions and in steps.
 func TestQueues_DeadLetters(t *testing.T) {
 	t.Parallel()
-	s := startEngine(t, pgtest.Open(t))
+	s := startEngine(t, migrated.Open(t))
 	ctx := t.Context()
 	must(t, s.queues.Create(ctx, "q", &engine.QueueOptions{MaxAttempts: 1}))
 	buryAll(t, s, "q", "a", "b", "a", "c", "a")
@@ -80,7 +80,7 @@ func TestQueues_DeadLetters(t *testing.T) {
 // TestQueues_PausePeekPurge: a paused queue delivers nothing; its messages are seen and removed.
 func TestQueues_PausePeekPurge(t *testing.T) {
 	t.Parallel()
-	s := startEngine(t, pgtest.Open(t))
+	s := startEngine(t, migrated.Open(t))
 	ctx := t.Context()
 	must(t, s.queues.Create(ctx, "q", nil), s.queues.Pause(ctx, "q"), s.enqueue(ctx, "q"), s.enqueue(ctx, "q"))
 	st, err := s.queues.Stats(ctx, "q")
@@ -107,7 +107,7 @@ func TestQueues_PausePeekPurge(t *testing.T) {
 // TestQueues_Alter: another server takes the options, and a queue keeps its priorities.
 func TestQueues_Alter(t *testing.T) {
 	t.Parallel()
-	db := pgtest.Open(t)
+	db := migrated.Open(t)
 	one, two := startEngine(t, db), startEngine(t, db)
 	ctx := t.Context()
 	must(t, one.queues.Create(ctx, "q", &engine.QueueOptions{Priorities: 2, RetryMin: time.Hour, RetryMax: time.Hour}), two.enqueue(ctx, "q"))
@@ -123,11 +123,7 @@ func TestQueues_Alter(t *testing.T) {
 		t.Errorf("%+v, %v, want %+v", got, err, want)
 	}
 	open, _ := two.queues.open.peek("q")
-	for deadline := time.Now().Add(time.Minute); engineOptions(open.Options()) != want; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("the node has %+v", open.Options())
-		}
-	}
+	testkit.Eventually(t, "the other node has the options", func() bool { return engineOptions(open.Options()) == want })
 	var field *engine.FieldError
 	if _, err := one.queues.Alter(ctx, "q", engine.QueueOptions{Partitions: 3}); !errors.As(err, &field) || field.Field != "partitions" {
 		t.Errorf("partitions: %v", err)

@@ -7,10 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
-
-	"github.com/tidewire/tidewire/internal/pgtest"
-	"github.com/tidewire/tidewire/migrate"
 )
 
 // TestReadiness_Coalesced: there is one write a second, with any number of
@@ -47,18 +45,20 @@ func TestReadiness_Coalesced(t *testing.T) {
 // wait for it.
 func TestReadiness_Probe(t *testing.T) {
 	t.Parallel()
-	r := &readiness{
-		probe:   func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() },
-		stalled: func() error { return nil },
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := r.check(ctx); !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v", err)
-	}
-	if err := r.check(t.Context()); err == nil || !strings.Contains(err.Error(), "does not commit within") {
-		t.Errorf("got %v", err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		r := &readiness{
+			probe:   func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() },
+			stalled: func() error { return nil },
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := r.check(ctx); !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v", err)
+		}
+		if err := r.check(t.Context()); err == nil || !strings.Contains(err.Error(), "does not commit within") {
+			t.Errorf("got %v", err)
+		}
+	})
 }
 
 // TestStallWatch: a writer that has answered nothing for some seconds is stalled, and
@@ -102,10 +102,7 @@ func TestStallWatch(t *testing.T) {
 // connection of the last probe was lost.
 func TestWriteProbe_LostConnection(t *testing.T) {
 	t.Parallel()
-	db := pgtest.Open(t)
-	if _, err := migrate.Up(t.Context(), db.Pool); err != nil {
-		t.Fatal(err)
-	}
+	db := migrated.Open(t)
 	w := newWriteProbe(db.URL)
 	defer w.close()
 	for range 3 {

@@ -10,7 +10,6 @@ import (
 
 	"github.com/tidewire/tidewire/eventstore"
 	"github.com/tidewire/tidewire/internal/engine"
-	"github.com/tidewire/tidewire/internal/pgtest"
 	"github.com/tidewire/tidewire/stream"
 )
 
@@ -35,7 +34,7 @@ func TestRequests_Window(t *testing.T) {
 // TestQueues_EnqueueAs: a repetition at another server gets the first one's place.
 func TestQueues_EnqueueAs(t *testing.T) {
 	t.Parallel()
-	db := pgtest.Open(t)
+	db := migrated.Open(t)
 	one, two := startEngine(t, db), startEngine(t, db)
 	for name, opts := range map[string]engine.QueueOptions{"plain": {}, "priorities": {Priorities: 2}, "partitions": {Partitions: 4}} {
 		must(t, one.queues.Create(t.Context(), name, &opts))
@@ -68,7 +67,7 @@ func TestQueues_EnqueueAs(t *testing.T) {
 // TestQueues_UniqueSaysHowMany: a duplicate by key has a place, too.
 func TestQueues_UniqueSaysHowMany(t *testing.T) {
 	t.Parallel()
-	s := startEngine(t, pgtest.Open(t))
+	s := startEngine(t, migrated.Open(t))
 	must(t, s.queues.Create(t.Context(), "q", nil))
 	unique := engine.EnqueueOptions{Unique: &engine.Unique{Key: "k", Period: stream.KeepRequests}}
 	for range 2 {
@@ -85,7 +84,7 @@ func TestQueues_UniqueSaysHowMany(t *testing.T) {
 // its own events.
 func TestEvents_AppendAs(t *testing.T) {
 	t.Parallel()
-	db := pgtest.Open(t)
+	db := migrated.Open(t)
 	one, two := startEngine(t, db), startEngine(t, db)
 	events := []engine.Event{{Type: "A", Tags: []string{"t:1"}}, {Type: "B", Tags: []string{"t:1"}}}
 	condition := &engine.EventCondition{Query: engine.EventQuery{Items: []engine.EventItem{{Tags: []string{"t:1"}}}}}
@@ -115,7 +114,7 @@ func TestEvents_AppendAs(t *testing.T) {
 // TestRooms_AppendAs: a repetition gets the first one's position, whatever room it names.
 func TestRooms_AppendAs(t *testing.T) {
 	t.Parallel()
-	db := pgtest.Open(t)
+	db := migrated.Open(t)
 	one, two := startEngine(t, db), startEngine(t, db)
 	say := func(e *Engine, room string, as *engine.RequestID) (position int64, duplicate bool) {
 		t.Helper()
@@ -149,7 +148,7 @@ func TestRooms_AppendAs(t *testing.T) {
 // TestRequests_TooOld: once the record of a request is gone, its repetition is rejected, and stores nothing.
 func TestRequests_TooOld(t *testing.T) {
 	t.Parallel()
-	db := pgtest.Open(t)
+	db := migrated.Open(t)
 	s := startEngine(t, db)
 	ctx := t.Context()
 	must(t, s.queues.Create(ctx, "q", nil))

@@ -1,4 +1,4 @@
-package postgres_test
+package postgres
 
 import (
 	"errors"
@@ -11,7 +11,7 @@ import (
 // TestSchedules: the engine stores schedules, runs them, and gives its own errors.
 func TestSchedules(t *testing.T) {
 	t.Parallel()
-	serves, _ := opened(t)
+	serves := startEngine(t, migrated.Open(t)).Serves()
 	s := serves.Schedules
 	if err := serves.Queues.Create(t.Context(), "jobs", nil); err != nil {
 		t.Fatal(err)

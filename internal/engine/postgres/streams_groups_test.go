@@ -6,13 +6,12 @@ import (
 	"time"
 
 	"github.com/tidewire/tidewire/internal/engine"
-	"github.com/tidewire/tidewire/internal/pgtest"
 )
 
 // TestStreams_SeekAndDropGroup: an operator moves a group at one server, and a client at another sees it.
 func TestStreams_SeekAndDropGroup(t *testing.T) {
 	t.Parallel()
-	db := pgtest.Open(t)
+	db := migrated.Open(t)
 	one, two := startEngine(t, db), startEngine(t, db)
 	ctx := t.Context()
 	_, err := one.streams.Create(ctx, "s", nil)
@@ -62,7 +61,7 @@ func TestStreams_SeekAndDropGroup(t *testing.T) {
 // TestStreams_Retention is read as it was set, and a queue's stream has none.
 func TestStreams_Retention(t *testing.T) {
 	t.Parallel()
-	s := startEngine(t, pgtest.Open(t))
+	s := startEngine(t, migrated.Open(t))
 	ctx := t.Context()
 	_, err := s.streams.Create(ctx, "s", nil)
 	must(t, err, s.queues.Create(ctx, "q", nil))
