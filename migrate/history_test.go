@@ -11,10 +11,7 @@ import (
 // otherwise.
 func TestEnterHistory(t *testing.T) {
 	t.Parallel()
-	db := pgtest.Open(t)
-	if _, err := migrate.Up(t.Context(), db.Pool); err != nil {
-		t.Fatal(err)
-	}
+	db := migrated(t)
 	exec := func(sql string) {
 		t.Helper()
 		if _, err := db.Pool.Exec(t.Context(), sql); err != nil {

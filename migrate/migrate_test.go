@@ -1,6 +1,7 @@
 package migrate_test
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"sync"
@@ -16,9 +17,12 @@ import (
 	"github.com/tidewire/tidewire/stream"
 )
 
+// TestUp_OnceHoweverManyNodesStart: a node that has waited for another one sees what that one has done, whatever the database's isolation.
 func TestUp_OnceHoweverManyNodesStart(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Open(t)
+	pgtest.SetDefaults(t, db, map[string]string{"default_transaction_isolation": "repeatable read"})
+	db.Pool.Reset()
 	var nodes sync.WaitGroup
 	applied := make([]int, 4)
 	for i := range applied {
@@ -44,29 +48,6 @@ func TestUp_OnceHoweverManyNodesStart(t *testing.T) {
 	if again, err := migrate.Up(t.Context(), db.Pool); again != 0 || err != nil {
 		t.Errorf("second Up: %d, %v, want nothing to do", again, err)
 	}
-}
-
-// TestUp_WhateverTheDatabasesIsolation: a node that has waited for another one
-// sees what that one has done.
-func TestUp_WhateverTheDatabasesIsolation(t *testing.T) {
-	t.Parallel()
-	db := pgtest.Open(t)
-	cfg := db.Pool.Config()
-	cfg.ConnConfig.RuntimeParams["default_transaction_isolation"] = "repeatable read"
-	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(pool.Close)
-	var nodes sync.WaitGroup
-	for range 4 {
-		nodes.Go(func() {
-			if _, err := migrate.Up(t.Context(), pool); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	nodes.Wait()
 }
 
 // TestIngest_LeavesForeignTableAlone: an application may have its own table
@@ -108,12 +89,13 @@ func TestIngest_LeavesForeignTableAlone(t *testing.T) {
 // migrated returns a database with all migrations.
 func migrated(t *testing.T) pgtest.DB {
 	t.Helper()
-	db := pgtest.Open(t)
-	if _, err := migrate.Up(t.Context(), db.Pool); err != nil {
-		t.Fatal(err)
-	}
-	return db
+	return template.Open(t)
 }
+
+var template = pgtest.NewTemplate("migrated", func(ctx context.Context, pool *pgxpool.Pool) error {
+	_, err := migrate.Up(ctx, pool)
+	return err
+})
 
 // TestIngest_OnceHoweverManyNodesStart: the table is made once, and only if it is requested.
 func TestIngest_OnceHoweverManyNodesStart(t *testing.T) {
@@ -185,20 +167,6 @@ func TestIngest_NeedsTheSchema(t *testing.T) {
 	}
 }
 
-func TestUp_RefusesNewerSchema(t *testing.T) {
-	t.Parallel()
-	db := pgtest.Open(t)
-	if _, err := migrate.Up(t.Context(), db.Pool); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := db.Pool.Exec(t.Context(), `INSERT INTO tidewire.migration (version, name) VALUES (9999, 'future')`); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := migrate.Up(t.Context(), db.Pool); !errors.Is(err, migrate.ErrNewer) {
-		t.Errorf("Up: %v, want ErrNewer", err)
-	}
-}
-
 // TestDevelopment: a database that a version before the first release has made is rejected, and not changed.
 func TestDevelopment(t *testing.T) {
 	t.Parallel()
@@ -230,10 +198,7 @@ func TestDevelopment(t *testing.T) {
 // compile each query (JIT).
 func TestUp_NoJITWhereScansAreForbidden(t *testing.T) {
 	t.Parallel()
-	db := pgtest.Open(t)
-	if _, err := migrate.Up(t.Context(), db.Pool); err != nil {
-		t.Fatal(err)
-	}
+	db := migrated(t)
 	var functions int
 	var without []string
 	if err := db.Pool.QueryRow(t.Context(), `
@@ -249,10 +214,7 @@ func TestUp_NoJITWhereScansAreForbidden(t *testing.T) {
 
 func TestMessagesText_ShowsValidUTF8Only(t *testing.T) {
 	t.Parallel()
-	db := pgtest.Open(t)
-	if _, err := migrate.Up(t.Context(), db.Pool); err != nil {
-		t.Fatal(err)
-	}
+	db := migrated(t)
 	if _, err := migrate.Ingest(t.Context(), db.Pool, "messages"); err != nil {
 		t.Fatal(err)
 	}
@@ -297,5 +259,8 @@ func TestDryRun_ChangesNothing(t *testing.T) {
 	}
 	if s, err := migrate.Inspect(t.Context(), db.Pool); err != nil || !errors.Is(s.Err(), migrate.ErrNewer) {
 		t.Errorf("of a newer schema: %+v, %v", s, err)
+	}
+	if _, err := migrate.Up(t.Context(), db.Pool); !errors.Is(err, migrate.ErrNewer) {
+		t.Errorf("Up of a newer schema: %v, want ErrNewer", err)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/tidewire/tidewire/internal/access"
 	"github.com/tidewire/tidewire/internal/auth"
 	"github.com/tidewire/tidewire/internal/pgtest"
+	"github.com/tidewire/tidewire/internal/testkit"
 )
 
 const readOrders = "/v1/streams/orders/messages"
@@ -248,11 +249,12 @@ func TestStore_AnswersWhenApplied(t *testing.T) {
 	defer giveUp()
 	answered := make(chan error, 1)
 	go func() { answered <- n.store.RevokeToken(ctx, "ops", "1", time.Time{}) }()
-	for committed := false; !committed; time.Sleep(time.Millisecond) {
+	testkit.Eventually(t, "the act is committed", func() (committed bool) {
 		if err := db.Pool.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM tidewire.revoked_tokens WHERE name = '1')`).Scan(&committed); err != nil {
 			t.Fatal(err)
 		}
-	}
+		return committed
+	})
 	giveUp()
 	if err := <-answered; err == nil {
 		t.Error("an act that this server has not applied is a success")

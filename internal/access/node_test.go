@@ -22,6 +22,7 @@ import (
 	"github.com/tidewire/tidewire/internal/gateway"
 	"github.com/tidewire/tidewire/internal/pg"
 	"github.com/tidewire/tidewire/internal/pgtest"
+	"github.com/tidewire/tidewire/internal/testkit"
 	"github.com/tidewire/tidewire/migrate"
 	"github.com/tidewire/tidewire/stream"
 	"github.com/tidewire/tidewire/websocket"
@@ -153,13 +154,7 @@ func (n node) http(method, path, body, token string) string {
 // await sends a request until it gets a result.
 func (n node) await(method, path, token, want string) {
 	n.t.Helper()
-	got := ""
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		if got = n.http(method, path, "", token); got == want {
-			return
-		}
-	}
-	n.t.Errorf("%s %s: %s, want %s", method, path, got, want)
+	testkit.Eventually(n.t, method+" "+path+": "+want, func() bool { return n.http(method, path, "", token) == want })
 }
 
 // wire is a connection on /ws.

@@ -17,7 +17,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
+
+	"github.com/tidewire/tidewire/internal/testkit"
 )
 
 // pebble is the ACME server of Let's Encrypt for tests.
@@ -126,20 +127,17 @@ func startPebble(t *testing.T, tlsPort int) *pebble {
 func (p *pebble) get(t *testing.T, address string) []byte {
 	t.Helper()
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: p.tls.Roots}, DisableKeepAlives: true}}
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+	var body []byte
+	testkit.Eventually(t, "pebble answers", func() bool {
 		answer, err := client.Get(address)
-		if err == nil {
-			defer answer.Body.Close()
-			body, err := io.ReadAll(answer.Body)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return body
+		if err != nil {
+			return false
 		}
-		if time.Now().After(deadline) {
-			t.Fatal(err)
-		}
-	}
+		defer answer.Body.Close()
+		body, err = io.ReadAll(answer.Body)
+		return err == nil
+	})
+	return body
 }
 
 // trusted is what clients of the certified servers trust.

@@ -41,17 +41,6 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-func TestSyncNeeded(t *testing.T) {
-	t.Parallel()
-	for names, want := range map[string]int{
-		"": 0, " ": 0, "a": 1, "a, b": 1, "*": 1, "ANY 1 (*)": 1, "any 2 (a, b, c)": 2, "FIRST 3 (a,b,c)": 3, "2 (a, b)": 2, `"ANY 5 (x)"`: 1,
-	} {
-		if got := syncNeeded(names); got != want {
-			t.Errorf("%q: %d, want %d", names, got, want)
-		}
-	}
-}
-
 func TestStandby_Judged(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

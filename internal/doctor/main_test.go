@@ -5,12 +5,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tidewire/tidewire/internal/embedpg"
 	"github.com/tidewire/tidewire/internal/pgtest"
+	"github.com/tidewire/tidewire/internal/testkit"
 	"github.com/tidewire/tidewire/migrate"
 )
 
@@ -53,17 +53,19 @@ func (d *doctor) look(t *testing.T, name string) []Finding {
 // finds waits until the check has a finding of that level with that text.
 func (d *doctor) finds(t *testing.T, name string, level Level, text string) Finding {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
-		found := d.look(t, name)
-		for _, f := range found {
-			if f.Level == level && strings.Contains(f.Text, text) {
-				return f
-			}
+	var found []Finding
+	i := -1
+	defer func() {
+		if i < 0 {
+			t.Logf("%s: %+v, want %v with %q", name, found, level, text)
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: %+v, want %v with %q", name, found, level, text)
-		}
-	}
+	}()
+	testkit.Eventually(t, "a finding of "+name, func() bool {
+		found = d.look(t, name)
+		i = slices.IndexFunc(found, func(f Finding) bool { return f.Level == level && strings.Contains(f.Text, text) })
+		return i >= 0
+	})
+	return found[i]
 }
 
 // mend runs the commands of a finding, and waits until the check does not report it any more.
@@ -79,15 +81,9 @@ func (d *doctor) mend(t *testing.T, admin *pgxpool.Pool, f Finding) {
 	}
 	d.pool.Reset() // settings count in new sessions
 	first, _, _ := strings.Cut(f.Text, " ")
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
-		found := d.look(t, f.Check)
-		if !slices.ContainsFunc(found, func(g Finding) bool { return g.Level >= f.Level && strings.HasPrefix(g.Text, first) }) {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("after %q: %+v", f.Commands, found)
-		}
-	}
+	testkit.Eventually(t, "the commands mend: "+f.Text, func() bool {
+		return !slices.ContainsFunc(d.look(t, f.Check), func(g Finding) bool { return g.Level >= f.Level && strings.HasPrefix(g.Text, first) })
+	})
 }
 
 func poolOf(t *testing.T, url string) *pgxpool.Pool {

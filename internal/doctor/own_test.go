@@ -56,12 +56,13 @@ func TestServer_Settings(t *testing.T) {
 	}
 }
 
-func TestServer_Archiving(t *testing.T) {
+// TestServer_ArchivingAndSlots: what keeps the log.
+func TestServer_ArchivingAndSlots(t *testing.T) {
 	t.Parallel()
 	server, admin := own(t)
-	d := on(t, server.URL(), Config{})
+	d := on(t, server.URL(), Config{limits: strict})
 	d.finds(t, "archiving", OK, "off")
-	exec(t, admin, "ALTER SYSTEM SET archive_mode = on")
+	exec(t, admin, "ALTER SYSTEM SET archive_mode = on", "ALTER SYSTEM SET wal_level = logical")
 	pgtest.Crash(t, server)
 	admin.Reset()
 	d.pool.Reset()
@@ -70,15 +71,6 @@ func TestServer_Archiving(t *testing.T) {
 	d.finds(t, "archiving", Error, "fails")
 	exec(t, admin, "ALTER SYSTEM SET archive_command = 'true'", reload)
 	d.finds(t, "archiving", OK, "works")
-}
-
-func TestServer_Slots(t *testing.T) {
-	t.Parallel()
-	server, admin := own(t)
-	exec(t, admin, "ALTER SYSTEM SET wal_level = logical")
-	pgtest.Crash(t, server)
-	admin.Reset()
-	d := on(t, server.URL(), Config{limits: strict})
 	d.finds(t, "slots", OK, "0 slots")
 	exec(t, admin, `SELECT pg_create_logical_replication_slot('o', 'test_decoding')`)
 	d.mend(t, admin, d.finds(t, "snapshots", Warning, "slot o keeps a snapshot"))

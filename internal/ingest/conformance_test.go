@@ -17,6 +17,7 @@ import (
 	"github.com/tidewire/tidewire/internal/ingest"
 	"github.com/tidewire/tidewire/internal/pg"
 	"github.com/tidewire/tidewire/internal/pgtest"
+	"github.com/tidewire/tidewire/internal/testkit"
 	"github.com/tidewire/tidewire/migrate"
 )
 
@@ -46,7 +47,18 @@ func start(t *testing.T, pool *pgxpool.Pool, cfg ingest.Config) (in *ingest.Inge
 	return in, stop
 }
 
-// open returns a pool on a migrated database.
+// migrated has the table messages.
+var migrated = pgtest.NewTemplate("ingest", prepare)
+
+func prepare(ctx context.Context, pool *pgxpool.Pool) error {
+	if _, err := migrate.Up(ctx, pool); err != nil {
+		return err
+	}
+	_, err := migrate.Ingest(ctx, pool, "messages")
+	return err
+}
+
+// open returns a pool on a database.
 func open(t *testing.T, url string) *pgxpool.Pool {
 	t.Helper()
 	pool, err := pg.Open(t.Context(), pg.PoolConfig{URL: url})
@@ -54,29 +66,15 @@ func open(t *testing.T, url string) *pgxpool.Pool {
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
-	if _, err := migrate.Up(t.Context(), pool); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := migrate.Ingest(t.Context(), pool, "messages"); err != nil {
-		t.Fatal(err)
-	}
 	return pool
 }
 
 // TestIngester_TableOfAnotherName: every strategy writes to the configured table,
-// and does not change an application's table messages.
+// and to no other one.
 func TestIngester_TableOfAnotherName(t *testing.T) {
 	t.Parallel()
-	db := pgtest.Open(t)
-	pool, err := pg.Open(t.Context(), pg.PoolConfig{URL: db.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(pool.Close)
-	if _, err := migrate.Up(t.Context(), pool); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := pool.Exec(t.Context(), `CREATE TABLE public.messages (mine text); CREATE SCHEMA app`); err != nil {
+	pool := open(t, migrated.Open(t).URL)
+	if _, err := pool.Exec(t.Context(), `CREATE SCHEMA app`); err != nil {
 		t.Fatal(err)
 	}
 	for _, mode := range ingest.Modes() {
@@ -97,6 +95,9 @@ func TestIngester_TableOfAnotherName(t *testing.T) {
 		if err := pool.QueryRow(t.Context(), `SELECT count(*) FROM app."`+string(mode)+`"`).Scan(&rows); err != nil || rows != 3 {
 			t.Errorf("%s has %d rows, %v, want 3", table, rows, err)
 		}
+	}
+	if others := content(t, pool); len(others) > 0 {
+		t.Errorf("%d messages are in the table messages", len(others))
 	}
 	if _, err := ingest.New(pool, ingest.Config{Table: "no such"}); !errors.Is(err, pg.ErrTable) {
 		t.Errorf("New with a name that is none: %v, want ErrTable", err)
@@ -131,9 +132,9 @@ func (w *watermark) reach(n uint64) {
 
 func TestConformance_NoLossNoDuplicates(t *testing.T) {
 	eachMode(t, func(t *testing.T, mode ingest.Mode) {
-		pool := open(t, pgtest.Open(t).URL)
+		pool := open(t, migrated.Open(t).URL)
 		in, stop := start(t, pool, ingest.Config{Mode: mode, Batch: 100, Flush: 20 * time.Millisecond})
-		const sources, each = 10, 300
+		const sources, each = 5, 200
 		var sending sync.WaitGroup
 		for n := range sources {
 			sending.Go(func() {
@@ -183,7 +184,7 @@ func TestConformance_NoLossNoDuplicates(t *testing.T) {
 
 func TestConformance_AnyPayload(t *testing.T) {
 	eachMode(t, func(t *testing.T, mode ingest.Mode) {
-		pool := open(t, pgtest.Open(t).URL)
+		pool := open(t, migrated.Open(t).URL)
 		in, stop := start(t, pool, ingest.Config{Mode: mode, Flush: 20 * time.Millisecond})
 		payloads := [][]byte{
 			{}, {0}, []byte("a\x00b"), {0xff, 0xfe, 0x80}, []byte("grün €"), []byte(`\x41`), []byte("\\N\t\n"),
@@ -224,6 +225,9 @@ func TestConformance_PostgreSQLKilled(t *testing.T) {
 func postgresKilled(t *testing.T, mode ingest.Mode, seed uint64) {
 	server := pgtest.Start(t)
 	pool := open(t, server.URL())
+	if err := prepare(t.Context(), pool); err != nil {
+		t.Fatal(err)
+	}
 	in, stop := start(t, pool, ingest.Config{Mode: mode, Batch: 50, Flush: 5 * time.Millisecond})
 	const sources = 4
 	var killed atomic.Int32
@@ -233,7 +237,7 @@ func postgresKilled(t *testing.T, mode ingest.Mode, seed uint64) {
 	for n := range sources {
 		sending.Go(func() {
 			src := in.Source(told[n].reach)
-			for after := 0; after < 300; sent[n]++ { // 300 after the last kill
+			for after := 0; after < 100; sent[n]++ { // 100 after the last kill
 				if killed.Load() == 2 {
 					after++
 				}
@@ -249,11 +253,8 @@ func postgresKilled(t *testing.T, mode ingest.Mode, seed uint64) {
 	}
 	random := rand.New(rand.NewPCG(seed, 4))
 	for range 2 {
-		before := in.Stats().Committed
-		for in.Stats().Committed < before+200 {
-			time.Sleep(time.Millisecond)
-		}
-		time.Sleep(time.Duration(random.IntN(20)) * time.Millisecond)
+		enough := in.Stats().Committed + 200 + random.Uint64N(200)
+		testkit.Eventually(t, "messages are committed", func() bool { return in.Stats().Committed >= enough })
 		pgtest.Crash(t, server)
 		killed.Add(1)
 	}
@@ -281,7 +282,7 @@ func postgresKilled(t *testing.T, mode ingest.Mode, seed uint64) {
 // the error, and a Source opened after the repair works.
 func TestConformance_DefiniteErrorReachesItsSource(t *testing.T) {
 	eachMode(t, func(t *testing.T, mode ingest.Mode) {
-		pool := open(t, pgtest.Open(t).URL)
+		pool := open(t, migrated.Open(t).URL)
 		in, _ := start(t, pool, ingest.Config{Mode: mode, Flush: 5 * time.Millisecond})
 		if _, err := pool.Exec(t.Context(), `ALTER TABLE public.messages ADD CONSTRAINT broken CHECK (payload <> 'bad')`); err != nil {
 			t.Fatal(err)
@@ -318,7 +319,7 @@ func TestConformance_DefiniteErrorReachesItsSource(t *testing.T) {
 // nothing can be written.
 func TestConformance_FullWaitsAndObeysContext(t *testing.T) {
 	eachMode(t, func(t *testing.T, mode ingest.Mode) {
-		pool := open(t, pgtest.Open(t).URL)
+		pool := open(t, migrated.Open(t).URL)
 		lock, err := pool.Begin(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -328,7 +329,7 @@ func TestConformance_FullWaitsAndObeysContext(t *testing.T) {
 		}
 		const limit = 1 << 20
 		in, stop := start(t, pool, ingest.Config{Mode: mode, MaxInflightBytes: limit, Flush: 5 * time.Millisecond})
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 		defer cancel()
 		src := in.Source(nil)
 		payload := make([]byte, 64<<10)
@@ -365,7 +366,7 @@ func TestConformance_FullWaitsAndObeysContext(t *testing.T) {
 // their outcome is unknown.
 func TestAbandon_EndsWhatCannotBeWritten(t *testing.T) {
 	t.Parallel()
-	pool := open(t, pgtest.Open(t).URL)
+	pool := open(t, migrated.Open(t).URL)
 	lock, err := pool.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)

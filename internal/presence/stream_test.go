@@ -18,6 +18,7 @@ import (
 	"github.com/tidewire/tidewire/internal/pgtest"
 	"github.com/tidewire/tidewire/internal/presence"
 	"github.com/tidewire/tidewire/internal/presence/presencetest"
+	"github.com/tidewire/tidewire/internal/testkit"
 	"github.com/tidewire/tidewire/migrate"
 	"github.com/tidewire/tidewire/stream"
 )
@@ -124,14 +125,7 @@ func (r *reader) faults(t *testing.T) (lost uint64) {
 // await reads until there is what is wanted.
 func (r *reader) await(t *testing.T, what string, want func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
-		if r.read(t); want() {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: a reader knows %v", what, r.names())
-		}
-	}
+	testkit.Eventually(t, what, func() bool { r.read(t); return want() })
 }
 
 // TestRecorder_ARandomCrowd: readers know exactly who is there, with and without partitions, and although events are lost.
@@ -262,13 +256,10 @@ func TestRecorder_StreamDropped(t *testing.T) {
 					t.Skip(err)
 				}
 			}
-			for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
-				if _, err := stream.Lookup(t.Context(), db.Pool, "who"); err == nil {
-					break
-				} else if time.Now().After(deadline) {
-					t.Fatal(err)
-				}
-			}
+			testkit.Eventually(t, "the stream is made again", func() bool {
+				_, err := stream.Lookup(t.Context(), db.Pool, "who")
+				return err == nil
+			})
 			again := reader{pool: db.Pool}
 			again.await(t, "they are there again", func() bool { return len(again.names()) == 10 })
 		})

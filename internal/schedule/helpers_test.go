@@ -113,16 +113,6 @@ func stamp(t testing.TB, m stream.Message) (name string, due time.Time) {
 	return in.Name, in.Due
 }
 
-// eventually waits until ready returns true.
-func eventually(t testing.TB, what string, ready func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); !ready(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%s did not happen", what)
-		}
-	}
-}
-
 // missed sets the due time of a schedule, as if no server had run since.
 func missed(t testing.TB, pool *pgxpool.Pool, name string, due time.Time) {
 	t.Helper()

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/tidewire/tidewire/internal/testkit"
 )
 
 // TestRun_OnceOverNodes: several nodes run schedules that repeat and that happen once; nodes end in the middle of their work, by their own end or because
@@ -27,7 +28,7 @@ func TestRun_OnceOverNodes(t *testing.T) {
 	for n := range 3 {
 		nodes.Go(func() { dieAndReturn(t, newPool(t, db.URL), rand.New(rand.NewPCG(uint64(n), 1)), over) })
 	}
-	eventually(t, "three due times of each", func() bool {
+	testkit.Eventually(t, "three due times of each", func() bool {
 		var least int
 		if err := db.Pool.QueryRow(t.Context(), `SELECT coalesce(min(extract(epoch FROM last_due_at - since)), 0)::int FROM tidewire.schedules WHERE cron IS NOT NULL`).Scan(&least); err != nil {
 			t.Fatal(err)
@@ -37,7 +38,7 @@ func TestRun_OnceOverNodes(t *testing.T) {
 	close(over)
 	nodes.Wait()
 	stop := start(t, newRunner(db.Pool))
-	eventually(t, "the end of the schedules that happen once", func() bool {
+	testkit.Eventually(t, "the end of the schedules that happen once", func() bool {
 		var left int
 		if err := db.Pool.QueryRow(t.Context(), `SELECT count(*) FROM tidewire.schedules WHERE at IS NOT NULL`).Scan(&left); err != nil {
 			t.Fatal(err)
@@ -160,7 +161,7 @@ func TestRun_Missed(t *testing.T) {
 	}
 	exec(t, db.Pool, `SELECT tidewire.publish_at('parts', 'x', $1, name => 'once')`, ago(50))
 	start(t, newRunner(db.Pool))
-	eventually(t, "the schedules' next due times", func() bool {
+	testkit.Eventually(t, "the schedules' next due times", func() bool {
 		var left int
 		if err := db.Pool.QueryRow(t.Context(), `SELECT count(*) FROM tidewire.schedules WHERE look_at <= clock_timestamp()`).Scan(&left); err != nil {
 			t.Fatal(err)
@@ -195,17 +196,17 @@ func TestRun_Failures(t *testing.T) {
 	exec(t, db.Pool, `INSERT INTO tidewire.schedules (name, at, queue, priority, payload, due_at, look_at) VALUES ('priority', now(), 'jobs', 7, 'x', now(), now())`)
 	exec(t, db.Pool, `SELECT tidewire.enqueue_at('jobs', 'good', now(), name => 'good')`)
 	start(t, newRunner(db.Pool))
-	eventually(t, "the good message", func() bool { return len(read(t, db.Pool, "jobs")) == 1 })
+	testkit.Eventually(t, "the good message", func() bool { return len(read(t, db.Pool, "jobs")) == 1 })
 	for name, want := range map[string]string{
 		"bad cron": "cron: ", "bad zone": "time_zone: ", "no queue": "not found", "queue stream": "holds the messages of a queue", "priority": "priority",
 	} {
-		eventually(t, "the error of "+name, func() bool {
+		testkit.Eventually(t, "the error of "+name, func() bool {
 			s, err := Get(t.Context(), db.Pool, name)
 			return err == nil && strings.Contains(s.Error, want)
 		})
 	}
 	exec(t, db.Pool, `SELECT tidewire.schedule('bad cron', '@every 1s', 'mended', queue => 'jobs')`)
-	eventually(t, "the mended message", func() bool { return len(read(t, db.Pool, "jobs")) > 1 })
+	testkit.Eventually(t, "the mended message", func() bool { return len(read(t, db.Pool, "jobs")) > 1 })
 	s, err := Get(t.Context(), db.Pool, "bad cron")
 	if err != nil || s.Error != "" || s.Last.IsZero() {
 		t.Errorf("mended: %+v, %v", s, err)
@@ -221,7 +222,7 @@ func TestRun_Many(t *testing.T) {
 	exec(t, db.Pool, `SELECT tidewire.enqueue_at('jobs', 'x', now() + interval '100 days') FROM generate_series(1, 1000)`)
 	r := newRunner(db.Pool)
 	start(t, r)
-	eventually(t, "all due messages", func() bool { return r.Sent() == 5020 })
+	testkit.Eventually(t, "all due messages", func() bool { return r.Sent() == 5020 })
 	var left int
 	if err := db.Pool.QueryRow(t.Context(), `SELECT count(*) FROM tidewire.schedules`).Scan(&left); err != nil || left != 1000 {
 		t.Errorf("%d schedules are left, %v, want 1000", left, err)
