@@ -80,7 +80,7 @@ func TestAPauseDoesNotOutliveItsConnection(t *testing.T) {
 	c, _ := hurried(t, f, Options{})
 	began := begin(func() (*Subscription[[]byte], error) { return c.Stream("s").Subscribe(ctx) })
 	p := f.accept(t)
-	p.answer(p.read("subscribe"), "error", frame{"code": "unavailable", "message": "later", "retryable": true, "retry_after_ms": 300})
+	p.answer(p.read("subscribe"), "error", frame{"code": "unavailable", "message": "later", "retryable": true, "retry_after_ms": 100})
 	p.reached(t, c)
 	p.ws.Close()
 	p = f.accept(t)
@@ -88,7 +88,7 @@ func TestAPauseDoesNotOutliveItsConnection(t *testing.T) {
 	if r := <-began; r.err != nil {
 		t.Fatal(r.err)
 	}
-	time.Sleep(700 * time.Millisecond) // a pause that is not over would end in this time
+	time.Sleep(200 * time.Millisecond) // pace: a pause that is not over would end in this time
 	p.reached(t, c)
 }
 

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strconv"
 	"testing"
 	"time"
 
@@ -25,98 +23,6 @@ func begin[T any](f func() (T, error)) chan result[T] {
 type result[T any] struct {
 	value T
 	err   error
-}
-
-func TestPublishIsRepeatedWithItsSequence(t *testing.T) {
-	f, ctx := newFake(t), testContext(t)
-	c := f.open(t, Options{})
-	got := begin(func() (Published, error) { return c.Stream("s").Publish(ctx, []byte("x"), Key("k")) })
-	first := f.accept(t)
-	sent := first.read("publish")
-	first.ws.Close()
-	second := f.accept(t)
-	again := second.read("publish")
-	for _, name := range []string{"client", "sequence", "payload", "stream", "key"} {
-		if again[name] == nil || again[name] != sent[name] {
-			t.Errorf("%s is %v, and was %v", name, again[name], sent[name])
-		}
-	}
-	second.answer(again, "ok", frame{"position": 7, "duplicate": true})
-	if r := <-got; r.err != nil || r.value.Position != 7 || !r.value.Duplicate {
-		t.Errorf("got %+v", r)
-	}
-}
-
-func TestWhatWaitsSharesRequestsInTheOrderOfTheCalls(t *testing.T) {
-	f, ctx := newFake(t), testContext(t)
-	c := f.open(t, Options{})
-	s := c.Stream("s")
-	var all []*Pending
-	for i := range 2500 {
-		all = append(all, s.PublishAsync(ctx, []byte(strconv.Itoa(i))))
-		if i == 999 {
-			break // as many as may wait
-		}
-	}
-	other := c.Stream("other").PublishAsync(ctx, []byte("o"))
-	p := f.accept(t)
-	next, position := 0, int64(1)
-	for next < len(all) {
-		sent := p.read("publish")
-		messages, _ := sent["messages"].([]any)
-		if messages == nil {
-			messages = []any{map[string]any(sent)}
-		}
-		for _, m := range messages {
-			if payload := m.(map[string]any)["payload"]; payload != strconv.Itoa(next) {
-				t.Fatalf("message %d is %v", next, payload)
-			}
-			next++
-		}
-		p.answer(sent, "ok", frame{"position": position, "count": len(messages)})
-		position += int64(len(messages))
-	}
-	for i, pending := range all {
-		if got, err := pending.Wait(ctx); err != nil || got.Position != int64(i+1) {
-			t.Fatalf("message %d: %+v, %v", i, got, err)
-		}
-	}
-	p.answer(p.read("publish"), "ok", frame{"position": 1})
-	if _, err := other.Wait(ctx); err != nil {
-		t.Error(err)
-	}
-}
-
-func TestOneBadMessageHarmsNoOther(t *testing.T) {
-	f, ctx := newFake(t), testContext(t)
-	c := f.open(t, Options{})
-	s := c.Stream("s")
-	all := []*Pending{s.PublishAsync(ctx, []byte("good")), s.PublishAsync(ctx, []byte("bad")), s.PublishAsync(ctx, []byte("fine"))}
-	p := f.accept(t)
-	used := map[float64]bool{}
-	for left := 3; left > 0; {
-		sent := p.read("publish")
-		if sequence := sent["sequence"].(float64); used[sequence] {
-			t.Errorf("sequence %v comes twice", sequence)
-		} else {
-			used[sequence] = true
-		}
-		if sent["messages"] != nil || sent["payload"] == "bad" {
-			p.answer(sent, "error", frame{"code": "invalid", "message": "bad", "retryable": false})
-		} else {
-			p.answer(sent, "ok", frame{"position": 4})
-		}
-		if sent["messages"] == nil {
-			left--
-		}
-	}
-	for i, pending := range all {
-		_, err := pending.Wait(ctx)
-		var e *Error
-		if bad := i == 1; bad != (errors.As(err, &e) && e.Code == "invalid") {
-			t.Errorf("message %d: %v", i, err)
-		}
-	}
 }
 
 func TestARetryableErrorIsRepeated(t *testing.T) {
@@ -181,87 +87,6 @@ func TestTheContextOfACall(t *testing.T) {
 	}
 	if _, err := c.Stream("s").Publish(ctx, nil); !errors.Is(err, ErrCancelled) || !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
-	}
-}
-
-func TestSubscriptionResumesAfterWhatTheProgramHasTaken(t *testing.T) {
-	f, ctx := newFake(t), testContext(t)
-	c := f.open(t, Options{})
-	got := begin(func() (*Subscription[[]byte], error) { return c.Stream("s").Subscribe(ctx, FromStart()) })
-	p := f.accept(t)
-	sent := p.read("subscribe")
-	if sent["from"] != "start" || sent.number("credits") != 256 {
-		t.Errorf("got %v", sent)
-	}
-	p.answer(sent, "ok", frame{"position": 0})
-	message := func(p *peer, position int) {
-		p.send(fmt.Sprintf(`{"type":"message","stream":"s","subscription":%q,"position":%d,"time":"2026-11-26T08:00:00Z","payload":"%d"}`, sent["subscription"], position, position))
-	}
-	for i := 1; i <= 3; i++ {
-		message(p, i)
-	}
-	sub := <-got
-	if sub.err != nil {
-		t.Fatal(sub.err)
-	}
-	var taken []int64
-	for m, err := range sub.value.Messages(ctx) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		taken = append(taken, m.Position)
-		if m.Position == 2 {
-			break
-		}
-	}
-	p.ws.Close()
-	p = f.accept(t)
-	again := p.read("subscribe")
-	if again.number("after") != 2 || again["from"] != nil {
-		t.Errorf("got %v", again)
-	}
-	p.answer(again, "ok", frame{"position": 2})
-	message(p, 3)
-	message(p, 4)
-	for m, err := range sub.value.Messages(ctx) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		if taken = append(taken, m.Position); m.Position == 4 {
-			break
-		}
-	}
-	if !slices.Equal(taken, []int64{1, 2, 3, 4}) {
-		t.Errorf("got %v", taken)
-	}
-	sub.value.Close()
-	p.read("unsubscribe")
-	for _, err := range sub.value.Messages(ctx) {
-		t.Errorf("got a message, %v", err)
-	}
-}
-
-func TestCreditIsGrantedAtHalf(t *testing.T) {
-	f, ctx := newFake(t), testContext(t)
-	c := f.open(t, Options{})
-	got := begin(func() (*Subscription[[]byte], error) { return c.Stream("s").Subscribe(ctx, After(0), Credits(4)) })
-	p := f.accept(t)
-	sent := p.read("subscribe")
-	p.answer(sent, "ok", frame{"position": 0})
-	for i := 1; i <= 4; i++ {
-		p.send(fmt.Sprintf(`{"type":"message","stream":"s","subscription":%q,"position":%d,"time":"2026-11-26T08:00:00Z","payload":""}`, sent["subscription"], i))
-	}
-	sub := <-got
-	for page, err := range sub.value.Pages(ctx, 2) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		if last := page.Messages[len(page.Messages)-1].Position; last >= 2 {
-			break
-		}
-	}
-	if credit := p.read("credit"); credit.number("n") != 2 || credit["id"] != nil {
-		t.Errorf("got %v", credit)
 	}
 }
 

@@ -57,44 +57,6 @@ func TestAParkedPartitionEndsTheIterationUntilTheProgramCommits(t *testing.T) {
 	}
 }
 
-func TestAGapIsCrossedAfterWhatTheProgramHasTaken(t *testing.T) {
-	f, ctx := newFake(t), testContext(t)
-	var gaps []Gap
-	skip := OnGap(func(g Gap) { gaps = append(gaps, g) })
-	sub, p, name := begun(t, f, f.open(t, Options{}), `"type":"parked","partition":3,"oldest":3,`+tooLarge, Group("g"), Share(), skip)
-	page := func() ([]int64, error) {
-		for page, err := range sub.Pages(ctx, 10) {
-			var positions []int64
-			for _, m := range page.Messages {
-				positions = append(positions, m.Position)
-			}
-			return positions, err
-		}
-		return nil, nil
-	}
-	if got, err := page(); err != nil || fmt.Sprint(got) != "[1]" || gaps != nil {
-		t.Fatal(got, err, gaps)
-	}
-	next := begin(page)
-	p.answer(p.read("commit"), "error", frame{"code": "forbidden", "message": "no"})
-	if r := <-next; !errors.Is(r.err, ErrForbidden) { // it must not stand still without an error
-		t.Fatal(r)
-	}
-	next = begin(page)
-	q := p.read("commit")
-	if q.number("position") != 2 || q.number("partition") != 3 {
-		t.Fatal(q)
-	}
-	p.answer(q, "ok", frame{"position": 2})
-	p.send(fmt.Sprintf(`{"type":"message","stream":"s","subscription":%q,"partition":3,"position":3,"payload":"3"}`, name))
-	if r := <-next; r.err != nil || fmt.Sprint(r.value) != "[3]" {
-		t.Fatal(r)
-	}
-	if want := (Gap{"message_too_large", 3, 3, 2, 5000000}); len(gaps) != 2 || gaps[1] != want {
-		t.Fatal(gaps)
-	}
-}
-
 func TestWhatCameBeforeAGapComesAgainAfterACut(t *testing.T) {
 	f, ctx := newFake(t), testContext(t)
 	var gaps []Gap

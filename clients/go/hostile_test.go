@@ -72,19 +72,6 @@ func TestCallsThatHaveEndedAreNotKept(t *testing.T) {
 	}
 }
 
-func TestAPublishWithoutAPositionIsSentAgain(t *testing.T) {
-	f, ctx := newFake(t), testContext(t)
-	c := f.open(t, Options{})
-	got := begin(func() (Published, error) { return c.Stream("s").Publish(ctx, []byte("x")) })
-	p := f.accept(t)
-	p.answer(p.read("publish"), "ok", nil)
-	p = f.accept(t)
-	p.answer(p.read("publish"), "ok", frame{"position": 7})
-	if r := <-got; r.err != nil || r.value.Position != 7 {
-		t.Errorf("got %+v", r)
-	}
-}
-
 func TestCallsThatNobodyAnswersAreNotKept(t *testing.T) {
 	f, ctx := newFake(t), testContext(t)
 	c := f.open(t, Options{})

@@ -2,7 +2,6 @@ package tidewire_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -69,117 +68,6 @@ func TestAnyBytesGoThroughAStream(t *testing.T) {
 			if n++; n == len(payloads) {
 				break
 			}
-		}
-	})
-}
-
-func TestManyMessages(t *testing.T) {
-	encodings(t, func(t *testing.T, o tidewire.Options) {
-		c, ctx, name := real(t, o)
-		s := tidewire.StreamOf[int](c, name)
-		const n = 20000
-		window := make(chan *tidewire.Pending, 1000)
-		go func() {
-			defer close(window)
-			for i := range n {
-				window <- s.PublishAsync(ctx, i)
-			}
-		}()
-		for p := range window {
-			if _, err := p.Wait(ctx); err != nil {
-				t.Fatal(err)
-			}
-		}
-		next := 0
-		for page, err := range s.Pages(ctx, 500, tidewire.FromStart()) {
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, m := range page.Messages {
-				if m.Value != next {
-					t.Fatalf("message %d is %d", next, m.Value)
-				}
-				next++
-			}
-			if next == n {
-				break
-			}
-		}
-	})
-}
-
-func TestWorkersDoEachJob(t *testing.T) {
-	encodings(t, func(t *testing.T, o tidewire.Options) {
-		c, ctx, name := real(t, o)
-		q := tidewire.QueueOf[int](c, "jobs-"+name)
-		const n = 500
-		values := make([]int, n)
-		for i := range values {
-			values[i] = i
-		}
-		if _, err := q.EnqueueAll(ctx, values); err != nil {
-			t.Fatal(err)
-		}
-		working, stop := context.WithCancel(ctx)
-		done := make(chan int, n)
-		ended := make(chan error, 1)
-		go func() {
-			ended <- q.Work(working, func(_ context.Context, job *tidewire.Job[int]) error {
-				if job.Value == 7 && job.Attempt == 1 {
-					return tidewire.RetryAfter(time.Millisecond, "once more")
-				}
-				done <- job.Value
-				return nil
-			}, tidewire.Concurrency(16))
-		}()
-		seen := map[int]bool{}
-		for range n {
-			select {
-			case i := <-done:
-				seen[i] = true
-			case <-ctx.Done():
-				t.Fatal("a job is missing")
-			}
-		}
-		stop()
-		if err := <-ended; err != nil || len(seen) != n {
-			t.Errorf("%d jobs, %v", len(seen), err)
-		}
-	})
-}
-
-func TestAQueueThatDoesNotExist(t *testing.T) {
-	c, ctx, name := real(t, tidewire.Options{})
-	err := c.Queue("none-"+name).Work(ctx, func(context.Context, *tidewire.Job[[]byte]) error { return nil })
-	if !errors.Is(err, tidewire.ErrNotFound) {
-		t.Errorf("got %v", err)
-	}
-}
-
-func TestEventsOfTheRealServer(t *testing.T) {
-	encodings(t, func(t *testing.T, o tidewire.Options) {
-		c, ctx, tag := real(t, o)
-		store := c.Events("")
-		a, err := store.Append(ctx, []tidewire.Event{{Type: "A", Tags: []string{tag}, Data: []byte(`{"n":1}`)}, {Type: "B", Tags: []string{tag}, Bytes: []byte{0, 255}}})
-		if err != nil || len(a.Positions) != 2 {
-			t.Fatal(a, err)
-		}
-		n := 0
-		for e, err := range store.Follow(ctx, tidewire.Tagged(tag)) {
-			if err != nil {
-				t.Fatal(err)
-			}
-			if e.Position != a.Positions[n] || n == 0 && string(e.Data) != `{"n":1}` || n == 1 && string(e.Bytes) != "\x00\xff" {
-				t.Errorf("got %+v", e)
-			}
-			if n++; n == 2 {
-				break
-			}
-		}
-		var conflict *tidewire.ConflictError
-		_, err = store.Append(ctx, []tidewire.Event{{Type: "C", Tags: []string{tag}}}, tidewire.If(tidewire.Tagged(tag), a.Positions[0]))
-		if !errors.As(err, &conflict) || conflict.Position != a.Positions[1] || conflict.EventType != "B" {
-			t.Errorf("got %v", err)
 		}
 	})
 }

@@ -121,22 +121,3 @@ func TestConformance(t *testing.T) {
 		})
 	}
 }
-
-func TestParseContender(t *testing.T) {
-	t.Parallel()
-	for entry, want := range map[string]string{
-		"x=ws://127.0.0.1:1/ws": "ws://127.0.0.1:1/ws []",
-		" x=/bin/sh -c y":       " [/bin/sh -c y]",
-		"tidewire=/bin/sh":      " [/bin/sh serve --only chat]",
-	} {
-		c, err := parseContender(entry)
-		if got := fmt.Sprint(c.url, " ", c.command); err != nil || got != want {
-			t.Errorf("%s: %s, %v, want %s", entry, got, err, want)
-		}
-	}
-	for _, entry := range []string{"", "x", "x=", "=/bin/sh", "x=/no/such/program"} {
-		if c, err := parseContender(entry); err == nil {
-			t.Errorf("%q is taken as %v", entry, c)
-		}
-	}
-}

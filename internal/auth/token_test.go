@@ -127,6 +127,7 @@ func TestVerify_Claims(t *testing.T) {
 		{"sub a number", good("sub", 7), ErrInvalidToken},
 		{"sub with half a character", `{"sub":"a\ud800","iss":"https://id.example.com","aud":"tidewire","exp":1800000060}`, ErrInvalidToken},
 		{"sub with NUL", good("sub", "a\x00"), ErrInvalidToken},
+		{"a claim that begins with NUL", good("team", "\x00a"), ErrInvalidToken},
 		{"jti of 256 bytes", good("jti", strings.Repeat("x", 256)), nil},
 		{"jti of 257 bytes", good("jti", strings.Repeat("x", 257)), ErrInvalidToken},
 		{"jti a number", good("jti", 17), nil},
