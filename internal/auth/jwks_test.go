@@ -260,6 +260,12 @@ func TestKeySet_Answers(t *testing.T) {
 			t.Errorf("%s: asked %d times", name, i.asked.Load())
 		}
 	}
+	largest := setOf(t, "a")
+	i := newIssuer(t, largest+strings.Repeat(" ", maxSet-len(largest)))
+	s, _ := keySetAt(t, i.URL)
+	if keys, err := s.Keys(t.Context(), "a"); err != nil || !hasKey(keys, "a") {
+		t.Errorf("as large as it may be: %v", err)
+	}
 	if elsewhere.asked.Load() > 0 {
 		t.Error("a redirect to another host was followed")
 	}

@@ -55,6 +55,15 @@ func TestPattern(t *testing.T) {
 			t.Errorf("%s with sub %q matches %q: %v, want %v", c.pattern, c.sub, c.name, got, c.want)
 		}
 	}
+	any, err := parsePattern("a*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range 3 * usualName { // on the stack, and not
+		if name := strings.Repeat("a", n+1); !any.match(name) || any.match(name+"/") {
+			t.Errorf("a name of %d bytes", n+1)
+		}
+	}
 }
 
 // TestPattern_Values: a value that could reach beyond its place has its rule match nothing.

@@ -1,9 +1,11 @@
 package auth
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 )
@@ -121,3 +123,29 @@ func TestNewPolicy_Wrong(t *testing.T) {
 
 // yes is an answer to which there was no error.
 func yes(may bool, err error) bool { return may && err == nil }
+
+// TestPolicy_Renew: after the rules have changed, a caller has the rights that they give to its token, as long as the token lasts.
+func TestPolicy_Renew(t *testing.T) {
+	t.Parallel()
+	cfg := Config{Token: config, Keys: []Key{mustKey(t)(NewSecret("", secret))}, Anonymous: true, Ask: func(_ context.Context, q Question) (bool, error) {
+		return q.Name == "asked" && strings.Contains(string(q.Claims), `"sub":"u7"`), nil
+	}}
+	p := mustPolicy(t, cfg)
+	c, err := p.Authenticate(t.Context(), sign(t, secret, hs256, good()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	nobody, _ := p.AnonymousCaller()
+	cfg.Anonymous, cfg.Rules = false, []RoleRule{{"user", mustRules(t, "read stream:{sub}")}}
+	if err := p.Reload(cfg); err != nil {
+		t.Fatal(err)
+	}
+	renewed, ok := p.Renew(c)
+	if !ok || !renewed.Expires.Equal(c.Expires) || yes(c.May(t.Context(), "read", Stream, "u7")) || !yes(renewed.May(t.Context(), "read", Stream, "u7")) ||
+		!yes(renewed.May(t.Context(), "read", Stream, "asked")) || yes(renewed.May(t.Context(), "read", Stream, "other")) {
+		t.Errorf("%+v, %v", renewed, ok)
+	}
+	if _, ok := p.Renew(nobody); ok {
+		t.Error("a caller without a token is let in, which the rules do not allow any more")
+	}
+}
