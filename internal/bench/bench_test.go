@@ -127,22 +127,6 @@ func TestPump_ObeysContext(t *testing.T) {
 	}
 }
 
-func TestHold_OpensAndCounts(t *testing.T) {
-	t.Parallel()
-	url := echoServer(t, func(_ int64, p []byte) []byte { return p })
-	h, err := Hold(t.Context(), url, nil, 40)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if h.Connect.Count() != 40 {
-		t.Errorf("%d connections, want 40", h.Connect.Count())
-	}
-	h.Close()
-	if _, err := Hold(t.Context(), "ws://127.0.0.1:1/", nil, 40); err == nil {
-		t.Error("connections to nobody")
-	}
-}
-
 func TestResult_MediansAndFile(t *testing.T) {
 	t.Parallel()
 	r := NewResult("ingest", map[string]any{"clients": 1})

@@ -65,27 +65,6 @@ func TestPump_WaitsForTheLastAnswer(t *testing.T) {
 	}
 }
 
-// TestPump_CountsWhatItsScheduleOwed: a server that takes 20 ms for each message
-// handles a hundredth of the offered load in time.
-func TestPump_CountsWhatItsScheduleOwed(t *testing.T) {
-	t.Parallel()
-	url := faultyServer(t, faulty.Echo(faulty.Slow))
-	p, err := NewPump(t.Context(), PumpConfig{URL: url, Clients: 1, Messages: 100, Payload: 32, Answer: EchoAnswer, Rate: 5000, Window: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	seen, err := p.Run(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if seen.Sent != 100 || seen.Unsent < 50 || seen.Unsent >= 100 {
-		t.Errorf("%d of %d not sent in time: want most", seen.Unsent, seen.Sent)
-	}
-	if seen.Late.Count() > 50 {
-		t.Errorf("%d messages that the server held up count as the generator's lateness", seen.Late.Count())
-	}
-}
-
 func TestLanes_NoticesVicesOfEchoes(t *testing.T) {
 	t.Parallel()
 	const requests, tenth = 200, 20
@@ -132,5 +111,26 @@ func TestChat_NoticesVicesOfDeliveries(t *testing.T) {
 				t.Errorf("the median is %v, of a server that takes %v", r.Latency.Quantile(0.5), faulty.Delay)
 			}
 		})
+	}
+}
+
+// TestPump_CountsWhatItsScheduleOwed: a server that takes 20 ms for each message
+// handles a hundredth of the offered load in time.
+func TestPump_CountsWhatItsScheduleOwed(t *testing.T) {
+	t.Parallel()
+	url := faultyServer(t, faulty.Echo(faulty.Slow))
+	p, err := NewPump(t.Context(), PumpConfig{URL: url, Clients: 1, Messages: 100, Payload: 32, Answer: EchoAnswer, Rate: 5000, Window: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen, err := p.Run(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if seen.Sent != 100 || seen.Unsent < 50 || seen.Unsent >= 100 {
+		t.Errorf("%d of %d not sent in time: want most", seen.Unsent, seen.Sent)
+	}
+	if seen.Late.Count() > 50 {
+		t.Errorf("%d messages that the server held up count as the generator's lateness", seen.Late.Count())
 	}
 }

@@ -1,62 +1,9 @@
 package bench
 
 import (
-	"sync"
 	"testing"
 	"time"
 )
-
-// TestGauge_TellsEverythingOnce: the answers add up to the total, whenever it is asked.
-func TestGauge_TellsEverythingOnce(t *testing.T) {
-	t.Parallel()
-	const messages = 20_000
-	var g Progress
-	if c := g.Counters(); c != (Counters{}) {
-		t.Errorf("before the load: %+v", c)
-	}
-	g.begin()
-	latency := newRecorder()
-	now := func(n int) Counters { return Counters{Messages: int64(n), Latency: latency.take()} }
-	var load sync.WaitGroup
-	ended := make(chan struct{})
-	load.Go(func() {
-		defer close(ended)
-		for n := range messages {
-			latency.record(time.Duration(n) * time.Microsecond)
-			if g.wanted() {
-				g.tell(now(n + 1))
-			}
-		}
-		g.end(now(messages))
-	})
-	told, last := int64(0), int64(0)
-	look := func() {
-		c := g.Counters()
-		if c.Messages < last {
-			t.Errorf("%d messages after %d", c.Messages, last)
-		}
-		last = c.Messages
-		if c.Latency != nil {
-			told += c.Latency.Count()
-		}
-		if told != last {
-			t.Errorf("%d latencies told of %d messages", told, last)
-		}
-	}
-	for running := true; running; {
-		select {
-		case <-ended:
-			running = false
-		default:
-			look()
-		}
-	}
-	load.Wait()
-	look()
-	if last != messages || latency.all.Count() != messages {
-		t.Errorf("%d messages, %d latencies in all, want %d", last, latency.all.Count(), messages)
-	}
-}
 
 // TestPulse_CountsFromTheTrialsBegin: ticks of the second part come after those of
 // the first, and the latencies of a second belong to that second only.

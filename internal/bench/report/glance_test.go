@@ -43,18 +43,6 @@ func TestPictures_CompareNoDifferentLoads(t *testing.T) {
 	}
 }
 
-func TestPictures_ShowTheBestOfMany(t *testing.T) {
-	t.Parallel()
-	r := &bench.Result{Scenario: "queue"}
-	for i := range 3 * mostBars {
-		r.AddTrial(strings.Repeat("x", i+1), "", map[string]float64{"messages_per_second": float64(i + 1)})
-	}
-	p := pictures([]File{fileOf(r)})[0]
-	if len(p.Rows) != mostBars || p.Rows[0].Value != "25" {
-		t.Errorf("%d rows, from %+v", len(p.Rows), p.Rows[0])
-	}
-}
-
 var colour = regexp.MustCompile(`(--[a-z0-9-]+): *([^;]+);`)
 
 // colours returns the variables of both themes of a style sheet.

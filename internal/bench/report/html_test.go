@@ -256,22 +256,6 @@ func TestReports_OfLittle(t *testing.T) {
 	}
 }
 
-// TestHTML_FilesOfOneScenario: rows of several files share charts, with different
-// names even if the files have the same name.
-func TestHTML_FilesOfOneScenario(t *testing.T) {
-	t.Parallel()
-	first, second := open(t, "queue", queueFixture("queue")), open(t, "queue", queueFixture("queue"))
-	page := rendered(t, report.HTML, first, second)
-	for _, want := range []string{"queue: lease", "queue (2): lease", `"name":"queue (2): lease"`} {
-		if !strings.Contains(page, want) {
-			t.Errorf("no %q", want)
-		}
-	}
-	if n := strings.Count(page, "<figcaption>Percentiles of"); n != 2 {
-		t.Errorf("%d charts of percentiles, want 2: of writes and end to end", n)
-	}
-}
-
 // TestPolicy_AllowsThePage: the policy has the hash of each style and script, and the page needs nothing else that it stops.
 func TestPolicy_AllowsThePage(t *testing.T) {
 	t.Parallel()

@@ -56,17 +56,6 @@ func TestAnswer_KnownLoad(t *testing.T) {
 	}
 }
 
-func TestLoad_OfEventsCountsAppends(t *testing.T) {
-	t.Parallel()
-	r := &bench.Result{Scenario: "events", Valid: true, Rows: []bench.Row{
-		{Name: "append/tiny/c1", Metrics: map[string]float64{"events_per_second": 100}},
-		{Name: "query/tiny/c1", Metrics: map[string]float64{"events_per_second": 1000}},
-	}}
-	if all := candidates([]File{{Result: r}}); len(all) != 1 || all[0].Name != "append/tiny/c1" {
-		t.Errorf("%+v", all)
-	}
-}
-
 func TestCandidates(t *testing.T) {
 	t.Parallel()
 	r := &bench.Result{Scenario: "queue", Valid: true, Params: map[string]any{"payload": 1000.0}, Rows: []bench.Row{

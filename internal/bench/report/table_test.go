@@ -45,17 +45,6 @@ func TestTable_GoldenChat(t *testing.T) {
 	compare(t, r, "chat.txt")
 }
 
-func TestTable_GoldenLanes(t *testing.T) {
-	t.Parallel()
-	r := bench.NewResult("lanes", nil)
-	r.Environment = bench.Environment{CPU: "Some CPU", Cores: 2, MemoryBytes: 24 << 30, OS: "linux/amd64", Kernel: "6.1"}
-	r.AddTrial("plain: every 10ms, 1 MB / 500µs", "", map[string]float64{"sent": 1000, "latency_mean_ms": 17.5, "latency_mean_worst_ms": 21,
-		"latency_p50_ms": 17, "latency_p99_ms": 33.3333, "latency_max_ms": 40, "bytes_per_second": 6e8, "dummy_bytes": 6e9})
-	r.AddTrial("lanes+credit: every 10ms, 1 MB / 500µs", "", map[string]float64{"sent": 1000, "latency_mean_ms": 0.151, "server_cpu_seconds": 2.5})
-	r.Check("sent", true, "all")
-	compare(t, r, "lanes.txt")
-}
-
 func compare(t *testing.T, r *bench.Result, file string) {
 	t.Helper()
 	r.Finish()

@@ -2,10 +2,8 @@ package scenario
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
-	"strings"
 	"testing"
 
 	"github.com/tidewire/tidewire/internal/bench"
@@ -64,23 +62,5 @@ func TestFindCeiling_Model(t *testing.T) {
 				t.Errorf("%d knees", knees)
 			}
 		})
-	}
-}
-
-func TestFindCeiling_NothingIsKept(t *testing.T) {
-	t.Parallel()
-	never := func(context.Context, string, float64) (map[string]float64, error) {
-		return map[string]float64{"latency_p99_ms": 1, "unsent": 1}, nil
-	}
-	r := bench.NewResult("queue", nil)
-	err := FindCeiling(t.Context(), Ceiling{Progress: func(string, ...any) {}}, "lease", "", "", never, r)
-	if err == nil || !strings.Contains(err.Error(), "--ceiling-start") {
-		t.Errorf("error %v, want one that says what to do", err)
-	}
-	broken := errors.New("broken")
-	err = FindCeiling(t.Context(), Ceiling{Progress: func(string, ...any) {}}, "lease", "", "",
-		func(context.Context, string, float64) (map[string]float64, error) { return nil, broken }, r)
-	if !errors.Is(err, broken) {
-		t.Errorf("error %v, want that of the load", err)
 	}
 }

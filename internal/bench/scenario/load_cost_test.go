@@ -2,9 +2,7 @@ package scenario
 
 import (
 	"errors"
-	"math"
 	"testing"
-	"time"
 )
 
 // box is a machine whose CPU use is proportional to the rate, with readers that keep up to a limit.
@@ -48,25 +46,5 @@ func TestHighestRate(t *testing.T) {
 	away := errors.New("away")
 	if _, err := highestRate(0.6, func(float64) (map[string]float64, error) { return nil, away }, quiet); !errors.Is(err, away) {
 		t.Errorf("got %v", err)
-	}
-}
-
-func TestPrices(t *testing.T) {
-	t.Parallel()
-	m := map[string]float64{"messages_per_second": 1000, "table_bytes_per_message": 900, "index_bytes_per_message": 100}
-	Prices{PerYear: 700, PerHour: 0.01, PerGBMonth: 0.1, IOPS: 1000, PerIOPSMonth: 0.005, Retention: 7 * 24 * time.Hour}.metrics(m)
-	for name, want := range map[string]float64{
-		"gigabytes_per_day":         86.4,
-		"disk_gigabytes":            604.8,
-		"cost_per_year":             700 + 87.6 + 12*(60.48+5),
-		"cost_per_million_messages": (700 + 87.6 + 12*(60.48+5)) / 31_536,
-	} {
-		if math.Abs(m[name]-want) > 1e-6*want {
-			t.Errorf("%s is %v, want %v", name, m[name], want)
-		}
-	}
-	none := map[string]float64{"messages_per_second": 1000}
-	if (Prices{}).metrics(none); none["cost_per_year"] != 0 || len(none) != 2 {
-		t.Errorf("without prices: %v", none)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -121,34 +120,5 @@ func TestLogStored(t *testing.T) {
 	}
 	if _, err := lookupStreams(t.Context(), db.Pool, QueueLoad{Streams: 3}); !errors.Is(err, stream.ErrNotFound) {
 		t.Errorf("a stream that is not there: %v", err)
-	}
-}
-
-// TestCounterStored: an offset that is missing shows.
-func TestCounterStored(t *testing.T) {
-	t.Parallel()
-	db := pgtest.Open(t)
-	load := QueueLoad{Mode: "pubsub", Strategy: "counter-rows", Partitions: 2}
-	if err := counterRows.prepare(t.Context(), db.Pool, load); err != nil {
-		t.Fatal(err)
-	}
-	for range 3 {
-		if _, err := db.Pool.Exec(t.Context(), publishSQL, 1, [][]byte{[]byte("a"), []byte("b")}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if _, err := db.Pool.Exec(t.Context(), `DELETE FROM tidewire_bench.topic_message WHERE "offset" = 4`); err != nil {
-		t.Fatal(err)
-	}
-	side, err := counterRows.stored(t.Context(), db.Pool, load)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for n, want := range [][]int64{nil, {1, 2, 3, 5, 6}} {
-		var got []int64
-		end, err := side.read(t.Context(), n, func(position int64, _ []byte) { got = append(got, position) })
-		if err != nil || !slices.Equal(got, want) || end != (storedEnd{head: int64(6 * n), dense: true}) {
-			t.Errorf("partition %d: %v, %+v, %v", n, got, end, err)
-		}
 	}
 }

@@ -2,7 +2,6 @@ package scenario
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -36,27 +35,6 @@ func TestWriters_LateAtTheEnd(t *testing.T) {
 			t.Errorf("%d messages late, want 98 at least: 100 ms of 1000 a second, but for the first call", late)
 		}
 	})
-}
-
-// TestWriters_Outstanding: due messages count, sent or not, until they are answered.
-func TestWriters_Outstanding(t *testing.T) {
-	t.Parallel()
-	w := &writers{load: QueueLoad{Batch: 1, Rate: 10}, all: newMeters(1)}
-	if n := w.outstanding(); n != 0 {
-		t.Errorf("%d before it begins", n)
-	}
-	begun := time.Now().Add(-time.Hour)
-	w.start.Store(&begun)
-	w.all[0].wrote(time.Millisecond, nil)
-	w.all[0].wrote(time.Millisecond, errors.New("away"))
-	if n := w.outstanding(); n < 36_000-1 {
-		t.Errorf("%d outstanding, want what was due in an hour but for two", n)
-	}
-	w.load.Rate = 0
-	w.begun.Store(7)
-	if n := w.outstanding(); n != 5 {
-		t.Errorf("%d outstanding without a rate, want 5", n)
-	}
 }
 
 // slow is a side that answers each call after the same time.

@@ -20,30 +20,6 @@ func withoutTime(result *bench.Result) {
 	})
 }
 
-// TestCheckSent: at most one message in a hundred may be unsent, of those sent and
-// unsent, or of the number in the metrics.
-func TestCheckSent(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
-		metrics map[string]float64
-		valid   bool
-	}{
-		"nothing unsent":         {map[string]float64{"sent": 100}, true},
-		"one of a hundred":       {map[string]float64{"sent": 99, "unsent": 1}, true},
-		"two of a hundred":       {map[string]float64{"sent": 98, "unsent": 2}, false},
-		"sent late, one of 100":  {map[string]float64{"offered": 100, "sent": 100, "unsent": 1}, true},
-		"sent late, more of 100": {map[string]float64{"offered": 100, "sent": 100, "unsent": 1.1}, false},
-		"nothing at all":         {map[string]float64{"unsent": 5}, false},
-	} {
-		result := bench.NewResult("ingest", nil)
-		result.Check("another", true, "")
-		checkSent(result, "row", c.metrics)
-		if result.Finish(); result.Valid != c.valid {
-			t.Errorf("%s: valid %v, want %v: %+v", name, result.Valid, c.valid, result.Checks)
-		}
-	}
-}
-
 // nothingMeasured checks that a result is invalid only because nothing was measured. On
 // a machine without free CPU time, something may have been measured after all.
 func nothingMeasured(t *testing.T, result *bench.Result, metric string) {
@@ -109,4 +85,28 @@ func TestNothingMeasured_Events(t *testing.T) {
 		t.Fatal(err)
 	}
 	nothingMeasured(t, result, "calls_per_second")
+}
+
+// TestCheckSent: at most one message in a hundred may be unsent, of those sent and
+// unsent, or of the number in the metrics.
+func TestCheckSent(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		metrics map[string]float64
+		valid   bool
+	}{
+		"nothing unsent":         {map[string]float64{"sent": 100}, true},
+		"one of a hundred":       {map[string]float64{"sent": 99, "unsent": 1}, true},
+		"two of a hundred":       {map[string]float64{"sent": 98, "unsent": 2}, false},
+		"sent late, one of 100":  {map[string]float64{"offered": 100, "sent": 100, "unsent": 1}, true},
+		"sent late, more of 100": {map[string]float64{"offered": 100, "sent": 100, "unsent": 1.1}, false},
+		"nothing at all":         {map[string]float64{"unsent": 5}, false},
+	} {
+		result := bench.NewResult("ingest", nil)
+		result.Check("another", true, "")
+		checkSent(result, "row", c.metrics)
+		if result.Finish(); result.Valid != c.valid {
+			t.Errorf("%s: valid %v, want %v: %+v", name, result.Valid, c.valid, result.Checks)
+		}
+	}
 }

@@ -102,21 +102,6 @@ func TestStores_StreamDroppedUnderLoad(t *testing.T) {
 	publishers.Wait()
 }
 
-// TestStores_QueueMadeAnew: a queue is dropped and created again. Later messages
-// are stored.
-func TestStores_QueueMadeAnew(t *testing.T) {
-	t.Parallel()
-	s := startEngine(t, migrated.Open(t))
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
-	must(t, s.queues.Create(ctx, "q", nil), s.enqueue(ctx, "q"), s.queues.Drop(ctx, "q"),
-		s.queues.Create(ctx, "q", nil), s.enqueue(ctx, "q"))
-	stats, err := s.queues.Stats(ctx, "q")
-	if err != nil || stats.Ready != 1 {
-		t.Errorf("%+v, %v", stats, err)
-	}
-}
-
 // TestStores_QueueMadeElsewhere: another server creates a queue from a stream
 // that is open here; in the end publishing fails here too.
 func TestStores_QueueMadeElsewhere(t *testing.T) {
