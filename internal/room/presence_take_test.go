@@ -130,33 +130,3 @@ func TestPresence_EndsWhenNobodyWatches(t *testing.T) {
 	stays.Leave()
 	hub.Wait()
 }
-
-// BenchmarkRoom_JoinLeave is one join and leave in a room of ten thousand.
-func BenchmarkRoom_JoinLeave(b *testing.B) {
-	for _, watched := range []bool{false, true} {
-		b.Run(fmt.Sprintf("watched=%v", watched), func(b *testing.B) {
-			hub := NewHub(Config{})
-			var members []*Member
-			for i := range 10_000 {
-				members = append(members, hub.Join(nil, "r", JoinOptions{User: fmt.Sprint(i)}))
-			}
-			r := members[0].room
-			if watched {
-				r.presence = newPresence(r)
-			}
-			i := 0
-			for b.Loop() {
-				at := i * 7919 % len(members)
-				members[at].Leave()
-				members[at] = hub.Join(nil, "r", JoinOptions{User: members[at].user})
-				if i++; watched && i%250 == 0 { // a thousand a second
-					r.presence.take()
-				}
-			}
-			for _, m := range members {
-				m.Leave()
-			}
-			hub.Wait()
-		})
-	}
-}

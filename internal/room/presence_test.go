@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/tidewire/tidewire/internal/room"
+	"github.com/tidewire/tidewire/internal/testkit"
 	"github.com/tidewire/tidewire/websocket"
 )
 
@@ -385,7 +386,7 @@ func (l *lobby) churn(seed uint64, stop <-chan struct{}) (ghosts []ghost) {
 			user := fmt.Sprint("ghost", random.IntN(50))
 			ghosts = append(ghosts, ghost{user, l.ghost(user)})
 		}
-		time.Sleep(time.Duration(random.IntN(500)) * time.Microsecond)
+		time.Sleep(time.Duration(random.IntN(500)) * time.Microsecond) // pace: of a crowd
 	}
 }
 
@@ -400,28 +401,17 @@ func (l *lobby) jam(t *testing.T, query string) *view {
 	conn := l.conns["slow"]
 	l.mu.Unlock()
 	noise := websocket.AppendFrame(nil, websocket.OpText, make([]byte, 8<<10))
-	for deadline := time.Now().Add(30 * time.Second); !stuck(conn); {
+	still, last := 0, -1
+	testkit.Eventually(t, "the slow watcher takes nothing", func() bool {
 		for taken := 1; taken > 0 && conn.Backlog() < 128<<10; {
 			taken, _ = conn.WriteShared(noise)
 		}
-		if time.Now().After(deadline) {
-			t.Fatal("the slow watcher takes everything")
+		if still++; conn.Backlog() != last || last < 96<<10 { // directly after a burst its kernel may only be slow
+			still, last = 0, conn.Backlog()
 		}
-	}
+		return still == 20
+	})
 	return slow
-}
-
-// stuck reports whether the peer has stopped taking bytes: directly after a
-// burst its kernel may only be slow.
-func stuck(c *websocket.Conn) bool {
-	before := c.Backlog()
-	for range 10 {
-		time.Sleep(20 * time.Millisecond)
-		if now := c.Backlog(); now != before || now < 96<<10 {
-			return false
-		}
-	}
-	return true
 }
 
 // TestPresence_WatcherThatDoesNotRead: a watcher that does not read delays

@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/tidewire/tidewire/internal/room"
+	"github.com/tidewire/tidewire/internal/testkit"
 	"github.com/tidewire/tidewire/websocket"
 )
 
@@ -87,12 +88,7 @@ func read(t *testing.T, c *websocket.Conn, n int) (texts []string) {
 // messages may have been read already.
 func waitStats(t *testing.T, hub *room.Hub, want room.Stats) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
-		if hub.Stats() == want {
-			return
-		}
-	}
-	t.Errorf("stats %+v, want %+v", hub.Stats(), want)
+	testkit.Eventually(t, fmt.Sprintf("stats %+v", want), func() bool { return hub.Stats() == want })
 }
 
 // TestRoom_EveryoneElseInOneOrder: all members publish at once. Each gets every
@@ -196,16 +192,13 @@ func overwhelm(t *testing.T, hub *room.Hub, dial func() *websocket.Conn) (talker
 	t.Helper()
 	talker = dial()
 	text := []byte(strings.Repeat("x", 8<<10))
-	for deadline := time.Now().Add(30 * time.Second); hub.Stats().Missed == 0; {
-		talker.Queue(websocket.OpText, text)
-		talker.Flush()
-		if talker.Unsent() > 1<<20 {
-			time.Sleep(time.Millisecond)
+	testkit.Eventually(t, "somebody lags", func() bool {
+		for talker.Unsent() < 1<<20 && hub.Stats().Missed == 0 {
+			talker.Queue(websocket.OpText, text)
+			talker.Flush()
 		}
-		if time.Now().After(deadline) {
-			t.Fatal("nobody lags")
-		}
-	}
+		return hub.Stats().Missed > 0
+	})
 	return talker
 }
 
@@ -235,9 +228,5 @@ func TestRoom_LaggingMemberIsCutOffIfItTakesNothing(t *testing.T) {
 	dial()
 	talker := overwhelm(t, hub, dial)
 	talker.Abort()
-	for deadline := time.Now().Add(10 * time.Second); hub.Stats().Rooms > 0; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("the slow member is still there")
-		}
-	}
+	testkit.Eventually(t, "the slow member is gone", func() bool { return hub.Stats().Rooms == 0 })
 }
