@@ -10,7 +10,6 @@ import (
 
 	"github.com/tidewire/tidewire/internal/pgtest"
 	"github.com/tidewire/tidewire/internal/relay/relaytest"
-	"github.com/tidewire/tidewire/internal/room"
 	"github.com/tidewire/tidewire/websocket"
 )
 
@@ -29,6 +28,7 @@ type history struct {
 
 // session is a room on a node, from its first member to its last.
 type session struct {
+	mute
 	h    *history
 	node int
 	out  *link
@@ -93,15 +93,6 @@ func (s *session) Missed(n int) {
 	s.told += n
 	s.late += n
 }
-
-// Watched implements inlet.
-func (*session) Watched(bool) {}
-
-// Present implements inlet.
-func (*session) Present(uint64, room.Presence) {}
-
-// Gone implements inlet.
-func (*session) Gone(uint64) {}
 
 // exact checks the number of missing frames before the next one. With more than one other node it does not know whose frames are missing.
 func (s *session) exact(from, next int) {
@@ -219,7 +210,7 @@ func seeds() (first uint64, n int) {
 	if seeds := pgtest.Seeds(); seeds > 1 {
 		return uint64(time.Now().UnixNano()), 10_000 * int(seeds)
 	}
-	return uint64(time.Now().UnixNano()), 3000
+	return uint64(time.Now().UnixNano()), 1000
 }
 
 // TestNode_Histories: whatever is cut and mended, opened and closed, each frame is given once or told to be missing.

@@ -7,13 +7,12 @@ import (
 	"math/rand/v2"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tidewire/tidewire/internal/cluster"
-	"github.com/tidewire/tidewire/internal/pgtest"
 	"github.com/tidewire/tidewire/internal/relay/natsrelay"
+	"github.com/tidewire/tidewire/internal/testkit"
 )
 
 // meshNode is a node with a NATS server, which finds the others in the database, all in this process.
@@ -98,45 +97,29 @@ func startTogether(t *testing.T, pool *pgxpool.Pool, name string, count int) (al
 func awaitMesh(t *testing.T, all ...*meshNode) {
 	t.Helper()
 	for _, n := range all {
-		eventually(t, "each node hears all others", func() bool { return len(n.Heard()) == len(all)-1 })
-	}
-}
-
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(4 * time.Minute); !holds(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("it does not come true that %s", what)
-		}
+		testkit.Eventually(t, "each node hears all others", func() bool { return len(n.Heard()) == len(all)-1 })
 	}
 }
 
 // TestMesh_StartedTogether: nodes that start at the same instant find each other: of two at least one sees the row of the other.
 func TestMesh_StartedTogether(t *testing.T) {
 	t.Parallel()
+	awaitMesh(t, startTogether(t, migrated.Open(t).Pool, "c", 6)...)
+}
+
+// TestMesh_ManyTimes: twenty nodes, and a hundred times four.
+func TestMesh_ManyTimes(t *testing.T) {
+	t.Parallel()
+	testkit.Long(t)
 	db := migrated.Open(t)
-	rounds := 2
-	if seeds := pgtest.Seeds(); seeds > 1 {
-		rounds = 100
-	}
-	for round := range rounds {
+	awaitMesh(t, startTogether(t, db.Pool, "many", 20)...)
+	for round := range 100 {
 		all := startTogether(t, db.Pool, fmt.Sprint("c", round), 4)
 		awaitMesh(t, all...)
 		for _, n := range all {
 			n.end()
 		}
 	}
-}
-
-// TestMesh_ManyNodes: ten nodes find each other, and twenty in the long tests.
-func TestMesh_ManyNodes(t *testing.T) {
-	t.Parallel()
-	count := 10
-	if pgtest.Seeds() > 1 {
-		count = 20
-	}
-	db := migrated.Open(t)
-	awaitMesh(t, startTogether(t, db.Pool, "c", count)...)
 }
 
 // TestMesh_RollingRestart: three nodes are replaced one after the other, while members of a room on all of them talk. The mesh is whole again after each
@@ -150,7 +133,7 @@ func TestMesh_RollingRestart(t *testing.T) {
 		all[i].end()
 		all[i] = startNode(t, db.Pool, "c")
 		for _, n := range all {
-			eventually(t, "each node hears the new one", func() bool { return hearsAll(n, all) })
+			testkit.Eventually(t, "each node hears the new one", func() bool { return hearsAll(n, all) })
 		}
 	}
 }

@@ -60,7 +60,10 @@ func FuzzMessage(f *testing.F) {
 }
 
 // frameCheck is a room that takes whole frames alone.
-type frameCheck struct{ t *testing.T }
+type frameCheck struct {
+	mute
+	t *testing.T
+}
 
 func (c *frameCheck) Publish(frames []byte) {
 	for count := range len(frames) {
@@ -76,9 +79,3 @@ func (c *frameCheck) Missed(n int) {
 		c.t.Errorf("%d frames are missing", n)
 	}
 }
-
-func (*frameCheck) Watched(bool) {}
-
-func (*frameCheck) Present(uint64, room.Presence) {}
-
-func (*frameCheck) Gone(uint64) {}

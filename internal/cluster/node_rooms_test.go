@@ -5,17 +5,16 @@ import (
 	"time"
 
 	"github.com/tidewire/tidewire/internal/relay/relaytest"
-	"github.com/tidewire/tidewire/internal/room"
 )
 
 // deaf is a room that counts.
-type deaf struct{ pub, missed int }
+type deaf struct {
+	mute
+	pub, missed int
+}
 
-func (d *deaf) Publish(b []byte)              { d.pub++ }
-func (d *deaf) Missed(n int)                  { d.missed += n }
-func (d *deaf) Watched(bool)                  {}
-func (d *deaf) Present(uint64, room.Presence) {}
-func (d *deaf) Gone(uint64)                   {}
+func (d *deaf) Publish(b []byte) { d.pub++ }
+func (d *deaf) Missed(n int)     { d.missed += n }
 
 // TestNode_RoomEndsTwice: a room that ends twice within one heartbeat is forgotten once.
 func TestNode_RoomEndsTwice(t *testing.T) {
