@@ -47,9 +47,24 @@ func (l *link) Send(first uint64, count int, frames []byte) {
 	}
 }
 
-func (l *link) Watch(bool) {}
+// other is the room on the other node.
+func (l *link) other() *room.Inlet {
+	l.all.mu.Lock()
+	defer l.all.mu.Unlock()
+	return l.all.inlets[1-l.node][l.name]
+}
 
-func (l *link) Present(room.Presence) {}
+func (l *link) Watch(whole bool) {
+	if in := l.other(); in != nil {
+		in.Watched(whole)
+	}
+}
+
+func (l *link) Present(p room.Presence) {
+	if in := l.other(); in != nil {
+		in.Present(uint64(l.node), p)
+	}
+}
 
 func (l *link) Close() {
 	l.all.mu.Lock()
