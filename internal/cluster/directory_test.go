@@ -5,8 +5,11 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -109,4 +112,24 @@ func TestDirectory_Refresh(t *testing.T) {
 	if got := open(entry(2)); !slices.Equal(got, []string{"10.0.0.3:6222"}) {
 		t.Errorf("a node that has returned found %v", got)
 	}
+}
+
+// TestDirectory_Away: while the list cannot be read, that is logged once.
+func TestDirectory_Away(t *testing.T) {
+	t.Parallel()
+	pool, err := pgxpool.New(t.Context(), "host=/nonexistent dbname=none")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool.Close()
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		d := cluster.OpenDirectory(pool, entry(1), slog.New(slog.NewTextHandler(&log, nil)))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		d.Run(ctx, func([]cluster.Entry) { t.Error("it has read the nodes") })
+		if n := strings.Count(log.String(), "can't be read"); n != 1 {
+			t.Errorf("logged %d times:\n%s", n, log.String())
+		}
+	})
 }

@@ -1,6 +1,8 @@
 package cluster
 
 import (
+	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -123,5 +125,67 @@ func TestNode_OlderRoom(t *testing.T) {
 	beats(10)
 	if h.room[1].told != 3 {
 		t.Errorf("told %d missing, want 3", h.room[1].told)
+	}
+}
+
+// closable is a relay that can be closed.
+type closable struct {
+	*relaytest.Node
+	closed bool
+}
+
+func (c *closable) Listen(topic string, receive func([]byte)) (stop func(), err error) {
+	if c.closed {
+		return nil, errors.New("the relay is closed")
+	}
+	return c.Node.Listen(topic, receive)
+}
+
+// TestNode_RoomAfterTheEnd: a room may begin and end on a node whose relay is closed.
+func TestNode_RoomAfterTheEnd(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1000, 0)
+	relay := &closable{Node: relaytest.New(1).Node(0)}
+	n, err := newNode(1, relay, func() time.Time { return now })
+	if err != nil {
+		t.Fatal(err)
+	}
+	relay.closed = true
+	n.connect("lobby", &deaf{}).Close()
+	now = now.Add(keepLink + time.Second)
+	n.beat()
+	if len(n.slots) > 0 {
+		t.Error("it listens to a room that has ended")
+	}
+}
+
+// TestNode_Notes: each node gets the notes of the other, and its last one.
+func TestNode_Notes(t *testing.T) {
+	t.Parallel()
+	h := newHistory(1, 2)
+	got := make([]string, 2)
+	for i, n := range h.nodes {
+		n.Exchange(Notes{
+			Write: func() []byte { return fmt.Append(nil, "note of ", i) },
+			Last:  func() []byte { return fmt.Append(nil, "last note of ", i) },
+			Read:  func(node uint64, note []byte) { got[i] = fmt.Sprint(node == h.nodes[1-i].id, " ", string(note)) },
+		})
+	}
+	want := func(first, second string) {
+		t.Helper()
+		if got[0] != first || got[1] != second {
+			t.Errorf("got %q", got)
+		}
+	}
+	for range 3 {
+		h.beat()
+		h.quiet()
+	}
+	want("true note of 1", "true note of 0")
+	h.nodes[1].sendLastNote()
+	h.quiet()
+	want("true last note of 1", "true note of 0")
+	if why := h.check(); why != "" {
+		t.Error(why)
 	}
 }

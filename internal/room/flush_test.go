@@ -113,6 +113,9 @@ func TestFlush_MemberComesBackDuringARound(t *testing.T) {
 	f.begin(time.Now())
 	before.Leave()
 	now := hub.Join(theirs, "r", JoinOptions{Hold: true})
+	if r.have[plain] != 2 {
+		t.Errorf("%d members get plain messages, want 2", r.have[plain])
+	}
 	hub.Publish("r", nil, websocket.OpText, []byte("said"))
 	f.serve()
 	f.end()
