@@ -89,21 +89,6 @@ func TestWhatMayBeRefusedGoesAloneInItsTurn(t *testing.T) {
 	}
 }
 
-func TestTwoMessagesThatMayBeRefusedDoNotShareARequest(t *testing.T) {
-	f, ctx := newFake(t), testContext(t)
-	c, connect := f.gated(t)
-	for i := range 2 {
-		c.Stream("s").PublishAsync(ctx, fmt.Append(nil, i), Headers(map[string]any{"n": 1}))
-	}
-	connect()
-	p := f.accept(t)
-	for i := range 2 {
-		if got := p.read("publish").payloads(); got != fmt.Sprint(i) {
-			t.Errorf("got %q", got)
-		}
-	}
-}
-
 const smallHello = `{"type":"hello","protocol":"tidewire.v1","limits":{"message_bytes":1000,"messages":1000}}`
 
 func TestABatchThatIsTooLargeIsSentInPartsInItsPlace(t *testing.T) {

@@ -112,6 +112,16 @@ func TestDirectory_Refresh(t *testing.T) {
 	if got := open(entry(2)); !slices.Equal(got, []string{"10.0.0.3:6222"}) {
 		t.Errorf("a node that has returned found %v", got)
 	}
+	cfg := db.Pool.Config()
+	cfg.ConnConfig.RuntimeParams["default_transaction_read_only"] = "on" // as on a standby
+	reading, err := pgxpool.NewWithConfig(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(reading.Close)
+	if peers, err := cluster.OpenDirectory(reading, entry(4), slog.New(slog.DiscardHandler)).Refresh(t.Context()); err == nil {
+		t.Errorf("a node that cannot write its row found %v", peers)
+	}
 }
 
 // TestDirectory_Away: while the list cannot be read, that is logged once.

@@ -165,35 +165,6 @@ func TestGroup_Linger(t *testing.T) {
 	})
 }
 
-// TestGroup_RareIndependentCaller: independent callers that arrive now and then do not
-// delay a closed-loop caller much, though some of them share a batch with it.
-func TestGroup_RareIndependentCaller(t *testing.T) {
-	for _, every := range []time.Duration{1100 * time.Microsecond, 2300 * time.Microsecond, 5300 * time.Microsecond} {
-		synctest.Test(t, func(t *testing.T) {
-			const commit = 300 * time.Microsecond
-			c := runGroup(t, commit, 0, 1000)
-			end := time.Now().Add(time.Second)
-			var callers sync.WaitGroup
-			callers.Go(func() {
-				for time.Now().Before(end) {
-					callers.Go(func() { c.call(t) })
-					time.Sleep(every)
-				}
-			})
-			calls := 0
-			for time.Now().Before(end) {
-				c.call(t)
-				calls++
-			}
-			callers.Wait()
-			c.stop()
-			if alone := int(time.Second / commit); calls < alone/2 {
-				t.Errorf("with another every %v: %d calls a second, %d alone", every, calls, alone)
-			}
-		})
-	}
-}
-
 // TestGroup_LargeBatchDoesNotLinger: where 16 KiB arrive within a commit, no batch waits for
 // more.
 func TestGroup_LargeBatchDoesNotLinger(t *testing.T) {
