@@ -9,8 +9,10 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tidewire/tidewire/internal/pgtest"
+	"github.com/tidewire/tidewire/internal/testkit"
 	"github.com/tidewire/tidewire/migrate"
 	"github.com/tidewire/tidewire/queue"
+	"github.com/tidewire/tidewire/stream"
 )
 
 // client opens a Client that is closed when the test ends.
@@ -132,11 +134,7 @@ func TestClient_CloseGivesUp(t *testing.T) {
 		_, err := q.Enqueue(t.Context(), queue.Message{})
 		enqueued <- err
 	}()
-	for waits := false; !waits; time.Sleep(time.Millisecond) {
-		if err := db.Pool.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND objid = $1 AND NOT granted)`, q.Stream().ID()).Scan(&waits); err != nil {
-			t.Fatal(err)
-		}
-	}
+	testkit.Eventually(t, "the message waits for the lock", func() bool { return waitForLocks(t, db.Pool) > 0 })
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := c.Close(over); !errors.Is(err, queue.ErrOutcomeUnknown) {
@@ -154,6 +152,12 @@ func TestClient_Dropped(t *testing.T) {
 	c := client(t, db.Pool, queue.Config{})
 	for _, opts := range []queue.Options{{}, {Priorities: 2}} {
 		gone := ensureIn(t, c, "again", opts)
+		for i := range 2 { // a queue that was made again knows no request of the dropped one
+			at, err := gone.EnqueueAs(t.Context(), stream.RequestID{Client: "p", Sequence: 1}, queue.Message{})
+			if err != nil || at.Duplicate != (i > 0) {
+				t.Errorf("%+v, call %d: %+v, %v", opts, i, at, err)
+			}
+		}
 		worked := make(chan error, 1)
 		go func() {
 			worked <- gone.Work(t.Context(), queue.WorkOptions{}, func(context.Context, *queue.Delivery) error { return nil })

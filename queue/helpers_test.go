@@ -7,11 +7,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tidewire/tidewire/internal/pgtest"
+	"github.com/tidewire/tidewire/internal/testkit"
 	"github.com/tidewire/tidewire/migrate"
 	"github.com/tidewire/tidewire/queue"
+	"github.com/tidewire/tidewire/stream"
 )
 
 var migrated = pgtest.NewTemplate("migrated", func(ctx context.Context, pool *pgxpool.Pool) error {
@@ -30,6 +33,25 @@ func setup(t *testing.T, opts queue.Options) (pgtest.DB, *queue.Queue) {
 	return db, q
 }
 
+// kinds are queues of all kinds.
+var kinds = map[string]queue.Options{"plain": {}, "priorities": {Priorities: 3}, "partitions": {Partitions: 3}}
+
+// eachKind runs a test with a queue of each kind, one after the other in one database.
+func eachKind(t *testing.T, opts queue.Options, test func(*testing.T, pgtest.DB, *queue.Queue)) {
+	t.Helper()
+	db := migrated.Open(t)
+	for name, kind := range kinds {
+		opts.Priorities, opts.Partitions = kind.Priorities, kind.Partitions
+		t.Run(name, func(t *testing.T) {
+			q, err := queue.Ensure(t.Context(), db.Pool, name, opts)
+			if err != nil {
+				t.Fatal(err)
+			}
+			test(t, db, q)
+		})
+	}
+}
+
 // newPool is the pool of a process of its own.
 func newPool(t *testing.T, url string) *pgxpool.Pool {
 	t.Helper()
@@ -37,6 +59,23 @@ func newPool(t *testing.T, url string) *pgxpool.Pool {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return pool
+}
+
+// tracedPool is a pool whose statements a tracer sees.
+func tracedPool(t *testing.T, url string, tracer pgx.QueryTracer) *pgxpool.Pool {
+	t.Helper()
+	cfg, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.ConnConfig.Tracer = tracer
+	cfg.MaxConns = 12
+	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
 	return pool
 }
 
@@ -84,18 +123,47 @@ func quick(cfg queue.NodeConfig) queue.NodeConfig {
 	return cfg
 }
 
-// enqueue enqueues messages with the texts given.
-func enqueue(t *testing.T, n *queue.Node, texts ...string) (first int64) {
+// enqueuer runs an Enqueuer to the queue until the test ends.
+func enqueuer(t *testing.T, q *queue.Queue, cfg ...stream.AppenderConfig) *queue.Enqueuer {
+	t.Helper()
+	var all queue.EnqueuerConfig
+	for _, c := range cfg {
+		all.Appender = c
+	}
+	e := queue.NewEnqueuer(q, all)
+	e.Start()
+	t.Cleanup(e.Stop)
+	return e
+}
+
+// enqueue enqueues messages with the texts given, all at once.
+func enqueue(t *testing.T, n *queue.Node, texts ...string) {
 	t.Helper()
 	var msgs []queue.Message
 	for _, text := range texts {
 		msgs = append(msgs, queue.Message{Payload: []byte(text)})
 	}
-	first, err := firstOf(n.Enqueue(t.Context(), msgs...))
+	mustEnqueue(t, n, msgs...)
+}
+
+func mustEnqueue(t *testing.T, n *queue.Node, msgs ...queue.Message) (first int64) {
+	t.Helper()
+	at, err := n.Enqueue(t.Context(), msgs...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return first
+	return at.First
+}
+
+// keyed is a message with a key, graded one with a priority, and only one that is unique.
+func keyed(key, text string) queue.Message { return queue.Message{Key: key, Payload: []byte(text)} }
+
+func graded(priority int, text string) queue.Message {
+	return queue.Message{Priority: priority, Payload: []byte(text)}
+}
+
+func only(key, text string, period time.Duration) queue.Message {
+	return queue.Message{Payload: []byte(text), Unique: queue.Unique{Key: key, Period: period}}
 }
 
 // numbered is n texts.
@@ -106,13 +174,23 @@ func numbered(n int) (texts []string) {
 	return texts
 }
 
-// receive waits for at least n deliveries.
+// receive waits for at least n deliveries, and receiveUpTo for exactly that many.
 func receive(t *testing.T, c *queue.Consumer, n int) (ds []*queue.Delivery) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	return receiveBy(t, n, func(ctx context.Context, _ int) ([]*queue.Delivery, error) { return c.Receive(ctx) })
+}
+
+func receiveUpTo(t *testing.T, c *queue.Consumer, n int) (ds []*queue.Delivery) {
+	t.Helper()
+	return receiveBy(t, n, c.ReceiveUpTo)
+}
+
+func receiveBy(t *testing.T, n int, some func(context.Context, int) ([]*queue.Delivery, error)) (ds []*queue.Delivery) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for len(ds) < n {
-		more, err := c.Receive(ctx)
+		more, err := some(ctx, n-len(ds))
 		if err != nil {
 			t.Fatalf("%d of %d messages received: %v", len(ds), n, err)
 		}
@@ -152,6 +230,42 @@ func mustAck(t *testing.T, ds ...*queue.Delivery) {
 	acking.Wait()
 }
 
+func mustNack(t *testing.T, d *queue.Delivery, opts queue.NackOptions) {
+	t.Helper()
+	if err := d.Nack(t.Context(), opts); err != nil {
+		t.Errorf("nack of %d: %v", d.Position, err)
+	}
+}
+
+// statsOf returns the statistics of a queue.
+func statsOf(t *testing.T, q *queue.Queue) queue.Stats {
+	t.Helper()
+	s, err := q.Stats(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// wantDone waits until nothing is left in the queue.
+func wantDone(t *testing.T, q *queue.Queue) {
+	t.Helper()
+	var s queue.Stats
+	defer func() {
+		if t.Failed() {
+			t.Logf("the queue has %+v", s)
+		}
+	}()
+	testkit.Eventually(t, "all is acknowledged", func() bool {
+		var err error
+		s, err = q.Stats(t.Context())
+		return err == nil && s.Ready+s.Leased+s.Delayed == 0
+	})
+	if s.Dead > 0 {
+		t.Errorf("%d dead letters, want none", s.Dead)
+	}
+}
+
 // count is the number that a query returns.
 func count(t *testing.T, pool *pgxpool.Pool, sql string, args ...any) (n int64) {
 	t.Helper()
@@ -161,15 +275,8 @@ func count(t *testing.T, pool *pgxpool.Pool, sql string, args ...any) (n int64) 
 	return n
 }
 
-// eventually waits for what must become true.
-func eventually(t *testing.T, what string, ok func() bool) {
+// waitForLocks returns how many sessions wait for locks.
+func waitForLocks(t *testing.T, pool *pgxpool.Pool) int64 {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("never: %s", what)
-		}
-	}
+	return count(t, pool, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`)
 }
-
-// firstOf is the position of the first message.
-func firstOf(at queue.Enqueued, err error) (int64, error) { return at.First, err }

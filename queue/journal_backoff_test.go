@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tidewire/tidewire/internal/testkit"
 	"github.com/tidewire/tidewire/queue"
 )
 
@@ -39,7 +40,7 @@ func delayed(t *testing.T, q *queue.Queue, node *queue.Node, n int, delay time.D
 	if _, err := node.Enqueue(t.Context(), msgs...); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "all are deferred", func() bool {
+	testkit.Eventually(t, "all are deferred", func() bool {
 		s, err := q.Stats(t.Context())
 		return err == nil && s.Delayed == int64(n)
 	})
@@ -61,7 +62,7 @@ CREATE TRIGGER never BEFORE UPDATE ON tidewire.queue_side FOR EACH ROW WHEN (NEW
 	n, _ := start(t, q, queue.NodeConfig{PollJournal: time.Minute, Lease: time.Hour, Log: slog.New(slog.NewTextHandler(&log, nil))})
 	c := n.Consume(queue.ConsumerOptions{Credits: 10})
 	delayed(t, q, n, 5, time.Second)
-	eventually(t, "the back-off is on", func() bool { wantNothing(t, c, 10*time.Millisecond); return log.count("slowing down") == 1 })
+	testkit.Eventually(t, "the back-off is on", func() bool { wantNothing(t, c, 10*time.Millisecond); return log.count("slowing down") == 1 })
 	before, began := writes.Load(), time.Now()
 	for time.Since(began) < time.Second {
 		wantNothing(t, c, 100*time.Millisecond)

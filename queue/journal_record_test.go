@@ -9,13 +9,11 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// lease begins a long lease for token 1, and claims ten positions. It returns
-// the state, and a request with the common fields of the token.
-func lease(t *testing.T, q *Queue) (*state, request) {
+// leased is a state with a lease of token 1, and ten positions, and a request with the common fields of the token.
+func leased(t *testing.T, q *Queue) (*state, request) {
 	t.Helper()
 	s := &state{}
-	mustWrite(t, q, s, request{}, written)
-	mustWrite(t, q, s, request{own: 1, lease: time.Hour, entries: []entry{{kind: kindLease, token: 1}}, claim: 10}, written)
+	lease(t, q, s, 1, 10)
 	until := s.leases[1]
 	return s, request{own: 1, seen: s.seen, validUntil: &until, lease: time.Hour}
 }
@@ -32,10 +30,9 @@ func TestRecord_AsQueueWrite(t *testing.T) {
 	}
 	for i, r := range requests {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
-			t.Parallel()
 			long, short := testQueue(t), testQueue(t)
-			a, common := lease(t, long)
-			b, other := lease(t, short)
+			a, common := leased(t, long)
+			b, other := leased(t, short)
 			common.entries, common.claim = r.entries, r.claim
 			other.entries, other.claim = r.entries, r.claim
 			if !other.plain() {
@@ -107,7 +104,7 @@ func TestRecord_LeavesItToQueueWrite(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			q := testQueue(t)
-			s, r := lease(t, q)
+			s, r := leased(t, q)
 			r.entries = []entry{done(1, span{1, 1})}
 			before(t, q, s, &r)
 			for range 2 { // the second time it knows which journal is in use
@@ -129,7 +126,7 @@ func TestRecord_LeavesItToQueueWrite(t *testing.T) {
 func TestRecord_Plan(t *testing.T) {
 	t.Parallel()
 	q := testQueue(t)
-	s, req := lease(t, q)
+	s, req := leased(t, q)
 	conn, err := q.pool.Acquire(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tidewire/tidewire/internal/pgtest"
+	"github.com/tidewire/tidewire/internal/testkit"
 	"github.com/tidewire/tidewire/queue"
 )
 
@@ -26,7 +27,6 @@ type restless struct {
 	nodes  []*queue.Node
 	writes []*atomic.Int64
 	done   atomic.Int64 // things done
-	share  queue.Assigner
 
 	ctx       context.Context // of the consumers; ends when they stop
 	silence   context.CancelFunc
@@ -59,7 +59,7 @@ func (r *restless) addNode() {
 	r.writes = append(r.writes, queue.CountWrites(q))
 	n, _ := start(r.t, q, queue.NodeConfig{
 		Lease: restLease, PollJournal: restLook, IdleAfter: 300 * time.Millisecond, StallAfter: 200 * time.Millisecond,
-		Assign: r.share, Ahead: 1 + r.random.IntN(40), RotateRows: 200, LaterEvery: 20 * time.Millisecond,
+		Ahead: 1 + r.random.IntN(40), RotateRows: 200, LaterEvery: 20 * time.Millisecond,
 	})
 	r.nodes = append(r.nodes, n)
 }
@@ -165,15 +165,12 @@ func (r *restless) consume(c *queue.Consumer, random *rand.Rand) {
 func TestNode_ComesToRest(t *testing.T) {
 	t.Parallel()
 	for seed := range pgtest.Seeds() {
-		for name, opts := range map[string]queue.Options{"plain": {}, "priorities": {Priorities: 3}, "partitions": {Partitions: 3}} {
+		for name, opts := range kinds {
 			t.Run(fmt.Sprint(name, " ", seed), func(t *testing.T) {
 				t.Parallel()
 				opts.MaxAttempts, opts.RetryMin = 5, 5*time.Millisecond
 				db, q := setup(t, opts)
 				r := &restless{t: t, url: db.URL, pool: db.Pool, q: q, random: rand.New(rand.NewPCG(seed, 77))}
-				if r.random.IntN(2) > 0 {
-					r.share = newTable().share
-				}
 				r.comesToRest(1 + r.random.IntN(3))
 			})
 		}
@@ -189,9 +186,8 @@ func (r *restless) comesToRest(nodes int) {
 		r.addNode()
 	}
 	began := time.Now()
-	for range 250 {
+	for range 200 {
 		r.stir()
-		time.Sleep(time.Duration(r.random.IntN(8)) * time.Millisecond)
 	}
 	if err := r.q.Resume(t.Context()); err != nil {
 		t.Fatal(err)
@@ -205,9 +201,13 @@ func (r *restless) comesToRest(nodes int) {
 		r.silence()
 		r.running.Wait()
 	}
-	eventually(t, fmt.Sprintf("at most %d writes a second", r.byThemselves(time.Second)), func() bool {
-		before := r.written()
-		time.Sleep(time.Second)
-		return r.written()-before <= r.byThemselves(time.Second)
+	before, at := r.written(), time.Now()
+	testkit.Eventually(t, fmt.Sprintf("at most %d writes a second", r.byThemselves(time.Second)), func() bool {
+		if time.Since(at) < time.Second {
+			return false
+		}
+		more := r.written() - before
+		before, at = before+more, time.Now()
+		return more <= r.byThemselves(time.Second)
 	})
 }

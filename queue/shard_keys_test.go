@@ -5,6 +5,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/tidewire/tidewire/internal/testkit"
 )
 
 // TestNack_PartitionLeavesAtOnce nacks the last delivery of a partition that has to be
@@ -41,12 +43,11 @@ func TestNack_PartitionLeavesAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	close(asked)
-	for leaving := false; !leaving; time.Sleep(10 * time.Millisecond) {
+	testkit.Eventually(t, "the partition is to be released", func() bool {
 		n.mu.Lock()
-		leaving = !n.parts[0].partition.leaveBy.IsZero()
-		n.mu.Unlock()
-	}
-	time.Sleep(100 * time.Millisecond) // for the clock, which was told of that
+		defer n.mu.Unlock()
+		return !n.parts[0].partition.leaveBy.IsZero() && len(n.parts[0].rearm) == 0 // and its clock has heard of it
+	})
 	if err := ds[0].Nack(ctx, NackOptions{Delay: time.Nanosecond}); err != nil {
 		t.Error(err)
 	}
