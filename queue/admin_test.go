@@ -1,7 +1,6 @@
 package queue_test
 
 import (
-	"context"
 	"errors"
 	"slices"
 	"sync/atomic"
@@ -59,21 +58,6 @@ func TestPauseResumePurge(t *testing.T) {
 	}
 }
 
-// counter counts the statements of a pool.
-type counter struct{ statements atomic.Int64 }
-
-func (c *counter) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
-	c.statements.Add(1)
-	return ctx
-}
-func (c *counter) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
-func (c *counter) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
-	c.statements.Add(1)
-	return ctx
-}
-func (c *counter) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
-func (c *counter) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData)     {}
-
 // TestNode_IdleWritesNothing: an idle node, also of a queue with many parts, only looks whether there is something new.
 func TestNode_IdleWritesNothing(t *testing.T) {
 	t.Parallel()
@@ -83,8 +67,9 @@ func TestNode_IdleWritesNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		traced := &counter{}
-		q, err := queue.Lookup(t.Context(), tracedPool(t, db.URL, traced), name)
+		var asked atomic.Int64
+		pool := tracedPool(t, db.URL, func(*pgx.Conn, ...*pgx.QueuedQuery) { asked.Add(1) })
+		q, err := queue.Lookup(t.Context(), pool, name)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -93,8 +78,8 @@ func TestNode_IdleWritesNothing(t *testing.T) {
 		enqueue(t, n, "x")
 		mustAck(t, receive(t, c, 1)...)
 		testkit.Eventually(t, "the lease is given up", func() bool { return queue.Leases(t, watcher) == 0 })
-		rows, made, began := statsOf(t, watcher).JournalRows, traced.statements.Load(), time.Now()
-		testkit.Eventually(t, "it looks several times", func() bool { return traced.statements.Load() >= made+6 })
+		rows, made, began := statsOf(t, watcher).JournalRows, asked.Load(), time.Now()
+		testkit.Eventually(t, "it looks several times", func() bool { return asked.Load() >= made+6 })
 		if more := statsOf(t, watcher).JournalRows - rows; more != 0 {
 			t.Errorf("%s: %d rows written by an idle node", name, more)
 		}

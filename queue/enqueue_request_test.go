@@ -61,7 +61,7 @@ func TestEnqueueAs_FindsTheFirst(t *testing.T) {
 // caller at most is answered that it has stored a request.
 func TestEnqueueAs_ManyCallersStoreOnce(t *testing.T) {
 	t.Parallel()
-	const requests, keys = 30, 10
+	const requests, keys = 20, 5
 	eachKind(t, queue.Options{}, func(t *testing.T, db pgtest.DB, q *queue.Queue) {
 		_, far := elsewhere(t, db.URL, q.Name())
 		both := []*queue.Enqueuer{enqueuer(t, q), enqueuer(t, far)}
@@ -97,7 +97,7 @@ func TestEnqueueAs_ManyCallersStoreOnce(t *testing.T) {
 			return true
 		}
 		var calling sync.WaitGroup
-		for caller := range 6 {
+		for caller := range 4 {
 			calling.Go(func() {
 				random := rand.New(rand.NewPCG(uint64(caller), 3))
 				for sequence := range int64(2 * requests) {

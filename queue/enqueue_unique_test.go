@@ -1,7 +1,6 @@
 package queue_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -86,40 +85,21 @@ func TestUnique_PeriodBeginsWithTheFirst(t *testing.T) {
 	}
 }
 
-// cutter cuts the connection of the first query that has the text.
-type cutter struct {
-	text string
-	cut  atomic.Bool
-}
-
-func (c *cutter) TraceQueryStart(ctx context.Context, conn *pgx.Conn, q pgx.TraceQueryStartData) context.Context {
-	if strings.Contains(q.SQL, c.text) && c.cut.CompareAndSwap(false, true) {
-		conn.PgConn().Conn().Close()
-	}
-	return ctx
-}
-
-func (c *cutter) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
-
-func (c *cutter) TraceBatchStart(ctx context.Context, conn *pgx.Conn, b pgx.TraceBatchStartData) context.Context {
-	for _, q := range b.Batch.QueuedQueries {
-		ctx = c.TraceQueryStart(ctx, conn, pgx.TraceQueryStartData{SQL: q.SQL})
-	}
-	return ctx
-}
-
-func (c *cutter) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
-
-func (c *cutter) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
-
 // TestUnique_ConnectionLost cuts the connections on which the request of a unique message is looked up, and that of its
 // duplicate is recorded: neither is an error, and the first of two is stored.
 func TestUnique_ConnectionLost(t *testing.T) {
 	t.Parallel()
 	db, watcher := setup(t, queue.Options{})
 	for _, text := range []string{"tidewire.find_requests", "tidewire.record_duplicates"} {
-		c := &cutter{text: text}
-		q, err := queue.Lookup(t.Context(), tracedPool(t, db.URL, c), "jobs")
+		var cut atomic.Bool
+		pool := tracedPool(t, db.URL, func(conn *pgx.Conn, queries ...*pgx.QueuedQuery) {
+			for _, q := range queries {
+				if strings.Contains(q.SQL, text) && cut.CompareAndSwap(false, true) {
+					conn.PgConn().Conn().Close()
+				}
+			}
+		})
+		q, err := queue.Lookup(t.Context(), pool, "jobs")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -130,7 +110,7 @@ func TestUnique_ConnectionLost(t *testing.T) {
 				t.Errorf("%d, beside a cut of %q: %+v, %v", sequence, text, at, err)
 			}
 		}
-		if !c.cut.Load() {
+		if !cut.Load() {
 			t.Errorf("%q was not cut", text)
 		}
 	}

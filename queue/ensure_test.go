@@ -187,6 +187,11 @@ func TestQueue_IsOneThing(t *testing.T) {
 	if msgs, err := q.Peek(t.Context(), 3); err != nil || len(msgs) != 3 || msgs[0].Position != first || msgs[1].Position != first+3 || string(msgs[2].Payload) != "c" {
 		t.Errorf("peeked %+v, %v", msgs, err)
 	}
+	for bytes, want := range map[int]int{1: 1, 1 << 20: 3} {
+		if msgs, err := q.PeekUpTo(t.Context(), 50, bytes); err != nil || len(msgs) != want {
+			t.Errorf("%d messages within %d bytes, %v, want %d", len(msgs), bytes, err, want)
+		}
+	}
 	c := n.Consume(queue.ConsumerOptions{})
 	for _, d := range receive(t, c, 3) {
 		mustNack(t, d, queue.NackOptions{Dead: true, Reason: string(d.Payload)})

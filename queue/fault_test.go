@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -125,6 +126,7 @@ type process struct {
 	node    *queue.Node
 	cancel  context.CancelFunc
 	running sync.WaitGroup
+	writes  *atomic.Int64
 }
 
 // joinNode starts a process without Consumers.
@@ -137,7 +139,7 @@ func joinNode(t *testing.T, url, name string, cfg queue.NodeConfig) *process {
 		q, err = queue.Lookup(t.Context(), m.pool, name)
 		return err == nil
 	})
-	m.node = queue.NewNode(q, quick(cfg))
+	m.writes, m.node = queue.CountWrites(q), queue.NewNode(q, quick(cfg))
 	ctx, cancel := context.WithCancel(context.Background())
 	m.cancel = cancel
 	m.running.Go(func() {
@@ -222,7 +224,8 @@ func feed(t *testing.T, url string, keys, messages int, c *checker) <-chan struc
 		calling.Go(func() {
 			for i := range messages {
 				text := fmt.Sprint("k", key, " ", i)
-				if _, err := e.Enqueue(t.Context(), keyed(fmt.Sprint("k", key), text)); err != nil {
+				m := queue.Message{Key: fmt.Sprint("k", key), Payload: []byte(text), Priority: i % max(1, q.Options().Priorities)}
+				if _, err := e.Enqueue(t.Context(), m); err != nil {
 					t.Errorf("enqueue: %v", err)
 					return
 				}
@@ -250,8 +253,9 @@ func eachSeed(t *testing.T, name string, test func(*testing.T, *rand.Rand)) {
 	}
 }
 
-// TestNode_KilledAndLeaving: nodes join, die and leave under load. Nothing is lost, nothing that was acknowledged is delivered
-// again, and in a queue with partitions the order of each key is kept.
+// TestNode_KilledAndLeaving: nodes join, die and leave under load, while the queue is paused and resumed, and gets positions
+// without messages. Nothing is lost, nothing that was acknowledged is delivered again, in a queue with partitions the order of
+// each key is kept, and at the end the nodes write only what their timers cause.
 func TestNode_KilledAndLeaving(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -259,8 +263,8 @@ func TestNode_KilledAndLeaving(t *testing.T) {
 		share          queue.Assigner
 		keys, messages int // of each key
 	}{
-		"plain": {queue.Options{}, nil, 4, 300}, "all partitions": {queue.Options{Partitions: 4}, all, 10, 30},
-		"partitions by stream": {queue.Options{Partitions: 4}, nil, 10, 30},
+		"plain": {queue.Options{}, nil, 4, 200}, "priorities": {queue.Options{Priorities: 3}, nil, 4, 60},
+		"all partitions": {queue.Options{Partitions: 4}, all, 10, 20}, "partitions by stream": {queue.Options{Partitions: 4}, nil, 10, 30},
 	} {
 		eachSeed(t, name, func(t *testing.T, random *rand.Rand) {
 			if name == "partitions by stream" {
@@ -269,39 +273,70 @@ func TestNode_KilledAndLeaving(t *testing.T) {
 			c.opts.MaxAttempts = 1000
 			db, q := setup(t, c.opts)
 			check, cfg := newChecker(), faulty
+			cfg.Assign = c.share
 			if name == "plain" {
 				holdSnapshot(t, db)
 			}
-			cfg.Assign = c.share
 			members := make([]*process, 3)
 			for i := range members {
 				members[i] = join(t, db.URL, random.Uint64(), check, cfg)
 			}
 			fed := feed(t, db.URL, c.keys, c.messages, check)
-			for more := range 6 {
+			for event := range 6 {
 				select {
-				case <-check.more(10 + random.IntN(c.keys*c.messages/8)):
+				case <-check.more(5 + random.IntN(c.keys*c.messages/8)):
 				case <-fed:
 				}
 				i := random.IntN(len(members))
-				if more%3 < 2 {
+				if event%3 < 2 {
 					members[i].kill()
 				} else {
 					members[i].leave()
 				}
+				if err := q.Pause(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				jump(t, db.Pool, q, fmt.Sprint("gap", event, " 0"))
 				members[i] = join(t, db.URL, random.Uint64(), check, cfg)
+				if err := q.Resume(t.Context()); err != nil {
+					t.Fatal(err)
+				}
 			}
 			<-fed
 			wantDone(t, q)
+			wantRest(t, members, len(q.Streams()))
 			for _, m := range members {
 				m.leave()
 			}
 			check.finish(t, c.opts.Partitions > 0)
-			if c.opts.Partitions == 0 && count(t, db.Pool, `SELECT count(*) FROM tidewire.queue WHERE xmin <> (SELECT xmin FROM tidewire.stream)`) == 0 {
+			if c.opts.Partitions+c.opts.Priorities == 0 && count(t, db.Pool, `SELECT count(*) FROM tidewire.queue WHERE xmin <> (SELECT xmin FROM tidewire.stream)`) == 0 {
 				t.Error("the journal never began anew")
 			}
 		})
 	}
+}
+
+// wantRest waits until processes whose queue has so many streams write no more than their timers cause, with a margin for a busy
+// machine.
+func wantRest(t *testing.T, members []*process, streams int) {
+	t.Helper()
+	written := func() (sum int64) {
+		for _, m := range members {
+			sum += m.writes.Load()
+		}
+		return sum
+	}
+	looks, renewals := time.Second/(100*time.Millisecond*3/4)+1, time.Second/(faulty.Lease/3)+1
+	most := int64(len(members)*streams) * 2 * int64(looks+renewals)
+	before, at := written(), time.Now()
+	testkit.Eventually(t, fmt.Sprintf("at most %d writes a second", most), func() bool {
+		if time.Since(at) < time.Second {
+			return false
+		}
+		more := written() - before
+		before, at = before+more, time.Now()
+		return more <= most
+	})
 }
 
 // holdSnapshot keeps a transaction open that has read everything. It blocks nothing, however often the journal is compacted.

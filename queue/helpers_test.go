@@ -62,15 +62,31 @@ func newPool(t *testing.T, url string) *pgxpool.Pool {
 	return pool
 }
 
-// tracedPool is a pool whose statements a tracer sees.
-func tracedPool(t *testing.T, url string, tracer pgx.QueryTracer) *pgxpool.Pool {
+// tracer is called before each query, and before each batch of queries.
+type tracer func(conn *pgx.Conn, queries ...*pgx.QueuedQuery)
+
+func (f tracer) TraceQueryStart(ctx context.Context, conn *pgx.Conn, q pgx.TraceQueryStartData) context.Context {
+	f(conn, &pgx.QueuedQuery{SQL: q.SQL, Arguments: q.Args})
+	return ctx
+}
+
+func (f tracer) TraceBatchStart(ctx context.Context, conn *pgx.Conn, b pgx.TraceBatchStartData) context.Context {
+	f(conn, b.Batch.QueuedQueries...)
+	return ctx
+}
+
+func (tracer) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData)     {}
+func (tracer) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
+func (tracer) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData)     {}
+
+// tracedPool is a pool whose queries a tracer sees.
+func tracedPool(t *testing.T, url string, f tracer) *pgxpool.Pool {
 	t.Helper()
 	cfg, err := pgxpool.ParseConfig(url)
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg.ConnConfig.Tracer = tracer
-	cfg.MaxConns = 12
+	cfg.ConnConfig.Tracer, cfg.MaxConns = f, 12
 	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)

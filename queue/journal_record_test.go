@@ -5,8 +5,6 @@ import (
 	"reflect"
 	"testing"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 )
 
 // leased is a state with a lease of token 1, and ten positions, and a request with the common fields of the token.
@@ -117,40 +115,5 @@ func TestRecord_LeavesItToQueueWrite(t *testing.T) {
 				t.Error("position 1 is done")
 			}
 		})
-	}
-}
-
-// TestRecord_Plan: plans that PostgreSQL has cached while the journals were nearly empty
-// must be good when there are many rows, including those of other queues and deleted ones:
-// each call reads a few blocks.
-func TestRecord_Plan(t *testing.T) {
-	t.Parallel()
-	q := testQueue(t)
-	s, req := leased(t, q)
-	conn, err := q.pool.Acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Release()
-	calls := func() (blocks int64) {
-		for range 7 { // PostgreSQL takes the plan for all parameters after five
-			req.seen, req.entries = s.seen, []entry{{kind: kindNote, token: 1}}
-			args := togetherArgs([]*recordCall{{queue: q.members[0], request: req, entries: req.entries}})
-			blocks = blocksOf(t, conn.Conn(), recordTogetherSQL, args...)
-			blocks += blocksOf(t, conn.Conn(), lookSQL, []int32{q.members[0].id}, []int64{0})
-			s.seen++
-		}
-		return blocks
-	}
-	before := calls()
-	if _, err := q.pool.Exec(t.Context(), `
-		INSERT INTO tidewire.queue_journal (queue, sequence, token, lo, hi, top, kind, base)
-			SELECT q, n, 0, 0, 0, 0, 10, 1 FROM generate_series(1, 200) AS q, generate_series(1, 100) AS n;
-		INSERT INTO tidewire.queue_journal (queue, sequence, token, lo, hi, top, kind, base)
-			SELECT $1, n, 0, 0, 0, 0, 10, 1 FROM generate_series(-20000, 0) AS n`, pgx.QueryExecModeSimpleProtocol, q.members[0].id); err != nil {
-		t.Fatal(err)
-	}
-	if after := calls(); after > 3*before+30 {
-		t.Errorf("a call and a look touch %d blocks beside many rows, %d before", after, before)
 	}
 }

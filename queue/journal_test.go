@@ -205,7 +205,7 @@ func TestState_LikeASlowTwin(t *testing.T) {
 	}
 	random := rand.New(rand.NewPCG(1, 2))
 	s, twin := &state{leases: make(map[int64]time.Time), last: make(map[int64]mark)}, make(map[int64]cell)
-	for sequence := int64(1); sequence <= 3000; sequence++ {
+	for sequence := int64(1); sequence <= 1500; sequence++ {
 		e := entry{sequence: sequence, token: 1 + random.Int64N(3)}
 		if s.top < 5 || random.IntN(10) == 0 {
 			e.kind, e.lo, e.hi = kindNext, s.top+1, s.top+1+random.Int64N(20)

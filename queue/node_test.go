@@ -123,7 +123,7 @@ func TestNode_ManyEmptyPositions(t *testing.T) {
 		if _, err := db.Pool.Exec(t.Context(), `SELECT tidewire.raise_shared_top($1)`, 1_000_000*(round+1)); err != nil {
 			t.Fatal(err)
 		}
-		jump(t, db.Pool, q)
+		jump(t, db.Pool, q, "x")
 		for range 11 {
 			select {
 			case position := <-positions:
@@ -142,12 +142,12 @@ func TestNode_ManyEmptyPositions(t *testing.T) {
 	}
 }
 
-// jump enqueues "x" in a transaction that does not see the end of the stream, which leaves
+// jump enqueues a message in a transaction that does not see the end of the stream, which leaves
 // positions without a message if the stream is shared.
-func jump(t *testing.T, pool *pgxpool.Pool, q *queue.Queue) {
+func jump(t *testing.T, pool *pgxpool.Pool, q *queue.Queue, text string) {
 	t.Helper()
 	err := pgx.BeginTxFunc(t.Context(), pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead}, func(tx pgx.Tx) error {
-		return q.EnqueueTx(t.Context(), tx, queue.Message{Payload: []byte("x")})
+		return q.EnqueueTx(t.Context(), tx, keyed("", text))
 	})
 	if err != nil {
 		t.Error(err)

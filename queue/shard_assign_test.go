@@ -117,39 +117,6 @@ func TestPartitions_DelayedKeepsItsPlace(t *testing.T) {
 	}
 }
 
-// TestPartitions_OneHolder: two nodes are both given all partitions: the messages of one
-// node do not go to the other until it leaves.
-func TestPartitions_OneHolder(t *testing.T) {
-	t.Parallel()
-	db, q := setup(t, queue.Options{Partitions: 3})
-	n, stop := start(t, q, queue.NodeConfig{Lease: time.Hour, Assign: all})
-	c := n.Consume(queue.ConsumerOptions{})
-	for i := range 30 {
-		mustEnqueue(t, n, keyed(fmt.Sprint("k", i%10), fmt.Sprint(i)))
-	}
-	ds := receive(t, c, 10)
-	_, far := elsewhere(t, db.URL, "jobs")
-	n2, _ := start(t, far, queue.NodeConfig{Lease: time.Hour, Assign: all})
-	c2 := n2.Consume(queue.ConsumerOptions{})
-	wantNothing(t, c2, 500*time.Millisecond)
-	if leases := queue.Leases(t, q); leases != 3 {
-		t.Errorf("%d leases, want one a partition", leases)
-	}
-	mustAck(t, ds[0])
-	stop()
-	seen := make(map[string]bool)
-	for len(seen) < 29 {
-		for _, d := range receive(t, c2, 1) {
-			if string(d.Payload) == string(ds[0].Payload) {
-				t.Errorf("%q came again", d.Payload)
-			}
-			seen[string(d.Payload)] = true
-			mustAck(t, d)
-		}
-	}
-	wantDone(t, q)
-}
-
 // moving is the Assigner of two members: the first has all partitions, has to hand two of them to the second, and gets them back.
 type moving struct {
 	joined     chan struct{} // closed when the second begins
