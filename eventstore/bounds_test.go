@@ -18,6 +18,7 @@ import (
 
 	"github.com/tidewire/tidewire/eventstore"
 	"github.com/tidewire/tidewire/internal/pg"
+	"github.com/tidewire/tidewire/internal/testkit"
 )
 
 func mustExec(t *testing.T, pool *pgxpool.Pool, sql string) {
@@ -36,24 +37,6 @@ func smallPool(t *testing.T, url string, conns int) *pgxpool.Pool {
 	}
 	t.Cleanup(pool.Close)
 	return pool
-}
-
-func TestQuery_TooLarge(t *testing.T) {
-	t.Parallel()
-	s := open(t, setup(t).Pool, eventstore.Config{})
-	item := eventstore.Item{}
-	for n := range eventstore.MaxItemTypes {
-		item.Types = append(item.Types, fmt.Sprint("type", n))
-	}
-	for n := range eventstore.MaxTags {
-		item.Tags = append(item.Tags, fmt.Sprint(n, strings.Repeat("x", 1000)))
-	}
-	q := eventstore.Query{Items: []eventstore.Item{{}, item}}
-	_, err := s.AppendIf(t.Context(), []eventstore.Event{event("A")}, eventstore.Condition{FailIfEventsMatch: q})
-	var problem *eventstore.InvalidError
-	if !errors.As(err, &problem) || problem.Field != "condition.items[1].tags" {
-		t.Errorf("%v, want an InvalidError on condition.items[1].tags", err)
-	}
 }
 
 func TestQuery_MaxBytes(t *testing.T) {
@@ -79,32 +62,6 @@ func TestQuery_MaxBytes(t *testing.T) {
 	}
 	if _, err := s.Query(t.Context(), eventstore.Everything(), eventstore.ReadOptions{MaxBytes: -1}); !errors.Is(err, eventstore.ErrInvalid) {
 		t.Errorf("%v, want ErrInvalid", err)
-	}
-}
-
-// TestAppendIf_HistoryLostWhileIdle: the last event is lost, as in a failover, while the
-// Store is idle. Its copy in memory must not cause a conflict.
-func TestAppendIf_HistoryLostWhileIdle(t *testing.T) {
-	t.Parallel()
-	for name, idle := range map[string]time.Duration{"closed": time.Millisecond, "open": time.Hour} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			db := setup(t)
-			s := open(t, db.Pool, eventstore.Config{IdleTimeout: idle})
-			mustAppend(t, s, event("A"))
-			mustAppend(t, s, event("Lost", "x"))
-			for _, sql := range []string{
-				`DELETE FROM tidewire.events_1 WHERE position = 2`, `DELETE FROM tidewire.events_1_tag WHERE position = 2`,
-				`DELETE FROM tidewire.events_1_batch WHERE position = 2`, `SELECT setval('tidewire.events_1_position_seq', 1)`,
-			} {
-				mustExec(t, db.Pool, sql)
-			}
-			time.Sleep(1100 * time.Millisecond) // longer than a connection is trusted
-			_, err := s.AppendIf(t.Context(), []eventstore.Event{event("B")}, eventstore.Condition{FailIfEventsMatch: eventstore.Tagged("x"), After: 1})
-			if err != nil {
-				t.Errorf("refused for an event that is gone: %v", err)
-			}
-		})
 	}
 }
 
@@ -228,11 +185,7 @@ func TestAppend_NobodyWaits(t *testing.T) {
 	holder := holdLock(t, db.URL, "a stranger", s)
 	var appending sync.WaitGroup
 	appending.Go(func() { mustAppend(t, s, event("First")) })
-	waitFor(t, func() bool {
-		var waiting int
-		err := db.Pool.QueryRow(t.Context(), `SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`).Scan(&waiting)
-		return err == nil && waiting > 0
-	})
+	waitForLock(t, db.Pool)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if _, err := s.Append(ctx, event("Given up")); !errors.Is(err, context.DeadlineExceeded) {
@@ -248,77 +201,49 @@ func TestAppend_NobodyWaits(t *testing.T) {
 	}
 }
 
-// TestSubscription_LeavesConnections: more subscriptions read than there are
-// connections, and none of their reads ends.
-func TestSubscription_LeavesConnections(t *testing.T) {
+// TestReads_LeaveConnections: more subscriptions and queries read than there are connections, and none of their reads ends. They
+// leave connections to appends.
+func TestReads_LeaveConnections(t *testing.T) {
 	t.Parallel()
 	db := setup(t)
-	pool := smallPool(t, db.URL, 4)
-	s := open(t, pool, eventstore.Config{NoListen: true, Poll: time.Hour})
-	lock, err := db.Pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := lock.Exec(t.Context(), `LOCK TABLE tidewire.events_1_tag IN ACCESS EXCLUSIVE MODE`); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	var reading sync.WaitGroup
-	defer reading.Wait()
-	defer cancel()
-	defer lock.Rollback(context.Background())
-	for range 10 {
-		sub, err := s.Follow(eventstore.Tagged("x"), 0)
+	for name, read := range map[string]func(context.Context, *eventstore.Store){
+		"subscriptions": func(ctx context.Context, s *eventstore.Store) {
+			if sub, err := s.Follow(eventstore.Tagged("x"), 0); err == nil {
+				defer sub.Close()
+				sub.Next(ctx)
+			}
+		},
+		"queries": func(ctx context.Context, s *eventstore.Store) {
+			s.Query(ctx, eventstore.Tagged("x"), eventstore.ReadOptions{})
+		},
+	} {
+		pool := smallPool(t, db.URL, 4)
+		s := open(t, pool, eventstore.Config{NoListen: true, Poll: time.Hour})
+		lock, err := db.Pool.Begin(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer sub.Close()
-		reading.Go(func() { sub.Next(ctx) })
-	}
-	waitFor(t, func() bool { return pool.Stat().AcquiredConns() >= 2 })
-	short, stop := context.WithTimeout(t.Context(), 5*time.Second)
-	defer stop()
-	for range 2 {
-		conn, err := pool.Acquire(short)
-		if err != nil {
-			t.Fatalf("no connection is left for appends: %v", err)
+		if _, err := lock.Exec(t.Context(), `LOCK TABLE tidewire.events_1_tag IN ACCESS EXCLUSIVE MODE`); err != nil {
+			t.Fatal(err)
 		}
-		defer conn.Release()
-	}
-}
-
-// TestQuery_LeavesConnections: more queries wait for PostgreSQL than the pool has
-// connections, but an append still gets one.
-func TestQuery_LeavesConnections(t *testing.T) {
-	t.Parallel()
-	db := setup(t)
-	pool := smallPool(t, db.URL, 4)
-	s := open(t, pool, eventstore.Config{NoListen: true})
-	lock, err := db.Pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := lock.Exec(t.Context(), `LOCK TABLE tidewire.events_1_tag IN ACCESS EXCLUSIVE MODE`); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	var reading sync.WaitGroup
-	defer reading.Wait()
-	defer cancel()
-	defer lock.Rollback(context.Background())
-	var begun atomic.Int32
-	for range 10 {
-		reading.Go(func() {
-			begun.Add(1)
-			s.Query(ctx, eventstore.Tagged("x"), eventstore.ReadOptions{})
-		})
-	}
-	waitFor(t, func() bool { return begun.Load() == 10 && pool.Stat().AcquiredConns() >= 2 })
-	for range 50 { // for the others to try
-		if taken := pool.Stat().AcquiredConns(); taken > 2 {
-			t.Fatalf("queries have taken %d of 4 connections", taken)
+		ctx, cancel := context.WithCancel(t.Context())
+		var reading sync.WaitGroup
+		for range 10 {
+			reading.Go(func() { read(ctx, s) })
 		}
-		time.Sleep(5 * time.Millisecond)
+		testkit.Eventually(t, "two of them read", func() bool { return pool.Stat().AcquiredConns() >= 2 })
+		for range 2 {
+			conn, err := pool.Acquire(soon(t))
+			if err != nil {
+				t.Fatalf("%s: no connection is left for appends: %v", name, err)
+			}
+			defer conn.Release()
+		}
+		cancel()
+		reading.Wait()
+		if err := lock.Rollback(t.Context()); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
@@ -403,8 +328,7 @@ func TestClose_ByMany(t *testing.T) {
 			}
 		})
 	}
-	waitFor(t, func() bool { return begun.Load() == 20 })
-	time.Sleep(20 * time.Millisecond) // most of them wait for room
+	testkit.Eventually(t, "all have begun", func() bool { return begun.Load() == 20 })
 	for range 10 {
 		running.Go(func() {
 			if err := s.Close(t.Context()); err != nil {
@@ -412,7 +336,6 @@ func TestClose_ByMany(t *testing.T) {
 			}
 		})
 	}
-	time.Sleep(20 * time.Millisecond)
 	if _, err := holder.Exec(t.Context(), `COMMIT`); err != nil {
 		t.Fatal(err)
 	}

@@ -13,9 +13,11 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tidewire/tidewire/eventstore"
 	"github.com/tidewire/tidewire/internal/pg"
+	"github.com/tidewire/tidewire/internal/testkit"
 )
 
 // holdLock makes a connection with that application_name hold the store's lock, and wait
@@ -87,7 +89,7 @@ func TestAppendTx_HeldForLong(t *testing.T) {
 	}
 	var appending sync.WaitGroup
 	appending.Go(func() { mustAppend(t, s, event("Second")) })
-	waitFor(t, func() bool { return failed.n.Load() >= 5 }) // each time it looks whom to end
+	testkit.Eventually(t, "it tries several times", func() bool { return failed.n.Load() >= 5 }) // each time it looks whom to end
 	if err := tx.Commit(t.Context()); err != nil {
 		t.Errorf("the caller's transaction: %v", err)
 	}
@@ -113,11 +115,7 @@ func TestClose_Abandons(t *testing.T) {
 			}
 		})
 	}
-	waitFor(t, func() bool {
-		var waiting int
-		err := db.Pool.QueryRow(t.Context(), `SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted`).Scan(&waiting)
-		return err == nil && waiting > 0
-	})
+	waitForLock(t, db.Pool)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := s.Close(ctx); !errors.Is(err, eventstore.ErrOutcomeUnknown) {
@@ -126,13 +124,14 @@ func TestClose_Abandons(t *testing.T) {
 	appending.Wait()
 }
 
-func waitFor(t *testing.T, condition func() bool) {
+// waitForLock waits until a session waits for a lock.
+func waitForLock(t *testing.T, pool *pgxpool.Pool) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !condition(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("not so within a minute")
-		}
-	}
+	testkit.Eventually(t, "a session waits for a lock", func() bool {
+		var waiting int
+		err := pool.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`).Scan(&waiting)
+		return err == nil && waiting > 0
+	})
 }
 
 // TestClose_GivesUpNothing: a Close that does not wait returns ErrOutcomeUnknown only if it
@@ -266,7 +265,7 @@ func TestQueryStream_LargeEvents(t *testing.T) {
 func TestQuery_Allocations(t *testing.T) {
 	s := open(t, setup(t).Pool, eventstore.Config{})
 	for n := range 100 {
-		mustAppend(t, s, enrolment(n, 1))
+		mustAppend(t, s, event("Enrolled", "course:1", fmt.Sprint("student:", n)))
 	}
 	allocs := testing.AllocsPerRun(20, func() {
 		if events, err := s.Query(t.Context(), eventstore.Tagged("course:1"), eventstore.ReadOptions{}); err != nil || len(events) != 100 {

@@ -34,10 +34,15 @@ func soon(t testing.TB) context.Context {
 	return ctx
 }
 
-// open returns a Store, which is closed with the test.
+// open returns the default Store, which is closed with the test, and openNamed another one.
 func open(t testing.TB, pool *pgxpool.Pool, cfg eventstore.Config) *eventstore.Store {
 	t.Helper()
-	s, err := ensureStore(t.Context(), pool, "", cfg)
+	return openNamed(t, pool, "", cfg)
+}
+
+func openNamed(t testing.TB, pool *pgxpool.Pool, name string, cfg eventstore.Config) *eventstore.Store {
+	t.Helper()
+	s, err := ensureStore(t.Context(), pool, name, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

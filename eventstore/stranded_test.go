@@ -118,9 +118,7 @@ func TestWriter_StrandedAttempt(t *testing.T) {
 		if got := <-c.done; got.err != nil {
 			t.Fatal(got.err)
 		}
-		for s.sweeper.busy.Load() {
-			time.Sleep(time.Millisecond)
-		}
+		swept(t, s)
 	}
 	network.armed.Store(true)
 	write()
