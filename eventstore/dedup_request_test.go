@@ -59,16 +59,6 @@ func TestAppendAs_Once(t *testing.T) {
 			t.Errorf("%+v: %v, want ErrInvalid", p, err)
 		}
 	}
-	if err := other.Close(soon(t)); err != nil {
-		t.Fatal(err)
-	}
-	if err := eventstore.Drop(soon(t), db.Pool, ""); err != nil {
-		t.Error(err)
-	}
-	var left int
-	if err := db.Pool.QueryRow(soon(t), `SELECT count(*) FROM pg_tables WHERE tablename LIKE 'request\_1%' OR tablename LIKE 'events\_%'`).Scan(&left); err != nil || left > 0 {
-		t.Errorf("%d tables left, %v", left, err)
-	}
 }
 
 // TestAppendIfAs_RejectedIsEvaluatedAnew: a request does not conflict with its own

@@ -125,7 +125,7 @@ func TestAppendIf_ReplayedOneByOne(t *testing.T) {
 	}
 }
 
-// TestAppendIf_ReplayedAfterKills kills PostgreSQL under way.
+// TestAppendIf_ReplayedAfterKills kills PostgreSQL under way. A subscription waits while PostgreSQL is away, and gets all events.
 func TestAppendIf_ReplayedAfterKills(t *testing.T) {
 	t.Parallel()
 	for seed := range pgtest.Seeds() {
@@ -139,6 +139,11 @@ func TestAppendIf_ReplayedAfterKills(t *testing.T) {
 			t.Cleanup(pool.Close)
 			var r racers
 			r.stores = append(r.stores, open(t, pool, eventstore.Config{}), openThrough(t, cutPool(t, server.URL(), seed, 60), eventstore.Config{TailEvents: 20}))
+			sub, err := r.stores[0].Follow(eventstore.Everything(), 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer sub.Close()
 			racing, over := context.WithCancel(t.Context())
 			defer over()
 			var callers sync.WaitGroup
@@ -151,7 +156,20 @@ func TestAppendIf_ReplayedAfterKills(t *testing.T) {
 			<-r.more(50)
 			over()
 			callers.Wait()
-			r.check(t, readStored(t, pool))
+			log := readStored(t, pool)
+			for next := 0; next < len(log); {
+				page, err := sub.Next(soon(t))
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, e := range page {
+					if next >= len(log) || e.Position != log[next].position {
+						t.Fatalf("the subscription has the event at %d, want number %d of %d", e.Position, next, len(log))
+					}
+					next++
+				}
+			}
+			r.check(t, log)
 			wantIndexed(t, pool)
 		})
 	}

@@ -43,17 +43,6 @@ func holdLock(t *testing.T, url, name string, s *eventstore.Store) *pgx.Conn {
 	return conn
 }
 
-func TestAppend_EndsFrozenHolder(t *testing.T) {
-	t.Parallel()
-	db := setup(t)
-	s := open(t, db.Pool, eventstore.Config{LockTimeout: 50 * time.Millisecond})
-	frozen := holdLock(t, db.URL, pg.WriterName, s)
-	mustAppend(t, s, event("A"))
-	if err := frozen.Ping(t.Context()); err == nil {
-		t.Error("the session that was frozen lives on")
-	}
-}
-
 // tries is a log that counts.
 type tries struct {
 	slog.Handler
@@ -134,36 +123,21 @@ func waitForLock(t *testing.T, pool *pgxpool.Pool) {
 	})
 }
 
-// TestClose_GivesUpNothing: a Close that does not wait returns ErrOutcomeUnknown only if it
-// has abandoned an append.
-func TestClose_GivesUpNothing(t *testing.T) {
-	t.Parallel()
-	s := open(t, setup(t).Pool, eventstore.Config{})
-	if _, err := s.Append(t.Context(), event("A")); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := s.Close(ctx); err != nil {
-		t.Error(err)
-	}
-}
-
-// TestClose_AnswersWhatWasAccepted closes under load: every append is answered
-// with positions that hold its event, or was not accepted.
+// TestClose_AnswersWhatWasAccepted closes several times under load, with callers that wait for room in a batch: every append is
+// answered with positions that hold its event, or was not accepted.
 func TestClose_AnswersWhatWasAccepted(t *testing.T) {
 	t.Parallel()
 	db := setup(t)
-	s, reader := open(t, db.Pool, eventstore.Config{}), open(t, poolOf(t, db.URL), eventstore.Config{})
-	var mu sync.Mutex
-	answered := make(map[int64]string)
-	var appending sync.WaitGroup
+	s, reader := open(t, db.Pool, eventstore.Config{MaxBatch: 2}), open(t, poolOf(t, db.URL), eventstore.Config{})
+	var answered sync.Map
+	var answers atomic.Int64
+	var running sync.WaitGroup
 	begun := make(chan struct{}, 1000)
 	for c := range 20 {
-		appending.Go(func() {
+		running.Go(func() {
 			for n := 0; ; n++ {
 				name := fmt.Sprint(c, " ", n)
-				positions, err := allOf(s.Append(t.Context(), event("A", name)))
+				at, err := s.Append(t.Context(), event("A", name))
 				if errors.Is(err, eventstore.ErrClosed) {
 					return
 				}
@@ -171,9 +145,8 @@ func TestClose_AnswersWhatWasAccepted(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				mu.Lock()
-				answered[positions[0]] = name
-				mu.Unlock()
+				answered.Store(at.First, name)
+				answers.Add(1)
 				select {
 				case begun <- struct{}{}:
 				default:
@@ -184,18 +157,27 @@ func TestClose_AnswersWhatWasAccepted(t *testing.T) {
 	for range 100 {
 		<-begun
 	}
-	if err := s.Close(t.Context()); err != nil {
-		t.Error(err)
+	for range 5 {
+		running.Go(func() {
+			if err := s.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
 	}
-	appending.Wait()
+	running.Wait()
 	all := everything(t, reader)
-	if len(all) != len(answered) {
-		t.Errorf("%d events stored, %d answered", len(all), len(answered))
+	if int64(len(all)) != answers.Load() {
+		t.Errorf("%d events stored, %d answered", len(all), answers.Load())
 	}
 	for _, e := range all {
-		if answered[e.Position] != e.Tags[0] {
-			t.Errorf("%q at %d, answered was %q", e.Tags[0], e.Position, answered[e.Position])
+		if name, _ := answered.Load(e.Position); name != e.Tags[0] {
+			t.Errorf("%q at %d, answered was %q", e.Tags[0], e.Position, name)
 		}
+	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	if err := reader.Close(ended); err != nil { // it abandons nothing
+		t.Error(err)
 	}
 }
 

@@ -3,7 +3,6 @@ package eventstore_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"iter"
 	"math/rand/v2"
 	"slices"
@@ -12,8 +11,6 @@ import (
 	"time"
 
 	"github.com/tidewire/tidewire/eventstore"
-	"github.com/tidewire/tidewire/internal/pgtest"
-	"github.com/tidewire/tidewire/migrate"
 )
 
 // TestSubscribe_NoGapNoDuplicate: two Stores append. Subscribers of one of them, and of a
@@ -66,29 +63,6 @@ func TestSubscribe_NoGapNoDuplicate(t *testing.T) {
 		if !slices.EqualFunc(got[i], all, func(p int64, e eventstore.Event) bool { return p == e.Position }) {
 			t.Errorf("subscription %d got %v, %d events are stored", i, got[i], len(all))
 		}
-	}
-}
-
-func TestSubscribe_WaitsWhilePostgreSQLIsAway(t *testing.T) {
-	t.Parallel()
-	server := pgtest.Start(t)
-	pool := poolOf(t, server.URL())
-	if _, err := migrate.Up(t.Context(), pool); err != nil {
-		t.Fatal(err)
-	}
-	s := open(t, pool, eventstore.Config{Poll: 10 * time.Millisecond})
-	sub, err := s.Follow(eventstore.Everything(), 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer sub.Close()
-	for n := range 3 {
-		want := mustAppend(t, s, event("A", fmt.Sprint("n:", n)))
-		events, err := sub.Next(t.Context())
-		if err != nil || len(events) != 1 || events[0].Position != want[0] {
-			t.Fatalf("%v, %v, want the event at %d", events, err, want[0])
-		}
-		pgtest.Crash(t, server)
 	}
 }
 
