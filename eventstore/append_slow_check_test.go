@@ -48,6 +48,7 @@ const aLot = maxLookups/3 + 1
 // TestAppendIf_TooExpensive: appends with conditions that are too expensive do not disturb other appends, alone or in the same
 // batch. A repetition of a request, or of an event with an id, that is stored is answered as one all the same.
 func TestAppendIf_TooExpensive(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	db, s := prepared(t)
 	fill(t, s, 40_000)
@@ -159,6 +160,7 @@ func TestAppendIf_CheckedApart(t *testing.T) {
 // TestAppendIf_ManyItemsWaitApart: appends under conditions with many items wait for each other, and no other append waits for
 // them. Those with some items share batches with others, in whatever order many of them come.
 func TestAppendIf_ManyItemsWaitApart(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	db, s := prepared(t)
 	if _, err := s.Append(t.Context(), Event{Type: "Before"}); err != nil {
@@ -210,6 +212,7 @@ func TestAppendIf_ManyItemsWaitApart(t *testing.T) {
 
 // TestAppendIf_HistoryLost: an After that is lost, or past the end, is ErrHistoryLost, however many items the condition has.
 func TestAppendIf_HistoryLost(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	db, s := prepared(t)
 	lost := int64(0)

@@ -11,6 +11,7 @@ import (
 // TestSweep_GivesUpManyRequests: reading the records of requests takes longer than
 // Timeout allows for one batch.
 func TestSweep_GivesUpManyRequests(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	db, _ := prepared(t)
 	s := reopen(t, db, Config{Timeout: 500 * time.Millisecond})

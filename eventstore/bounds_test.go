@@ -55,6 +55,7 @@ func TestQuery_MaxBytes(t *testing.T) {
 // TestAppend_TakesTooLong: PostgreSQL cannot write one event of a batch in time. The
 // other events are written, and the append of this one fails.
 func TestAppend_TakesTooLong(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	db := setup(t)
 	s := open(t, db.Pool, eventstore.Config{Timeout: 500 * time.Millisecond})

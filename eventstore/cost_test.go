@@ -68,6 +68,7 @@ func neverTogether(items int) Condition {
 // TestQueries_Cost: every check and read of many events uses only a few blocks of the indexes, with plans that PostgreSQL has
 // made when the tables were empty, and on a new connection. A check under the lock gives up if it would need many rows.
 func TestQueries_Cost(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	db, s := prepared(t)
 	for _, table := range []string{"events_1", "events_1_tag", "events_1_batch"} {

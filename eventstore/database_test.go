@@ -29,6 +29,7 @@ var manyStores = eventstore.Config{IdleTimeout: time.Millisecond, NoListen: true
 // TestStore_StrangeDefaults appends after a slow transaction, where the defaults of the database would end the wait for it again and
 // again.
 func TestStore_StrangeDefaults(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	db := setup(t)
 	pgtest.SetDefaults(t, db, strangeDefaults)
@@ -89,6 +90,7 @@ func TestStore_Published(t *testing.T) {
 // TestStore_LeastRights does everything as the owner of the database, who is no
 // superuser.
 func TestStore_LeastRights(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	server := pgtest.Start(t)
 	admin := poolOf(t, server.URL())
@@ -143,6 +145,7 @@ func letIn(t *testing.T, admin *pgxpool.Pool, role string) {
 // TestDrop_LeavesOthers drops the first of eleven stores: names of the tables and
 // functions of store 11 begin as those of store 1 do.
 func TestDrop_LeavesOthers(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	db := setup(t)
 	pgtest.SetDefaults(t, db, strangeDefaults)

@@ -27,6 +27,7 @@ func program(t *testing.T, name string, args ...string) error {
 // up. The restored database has everything that was answered before the dump began, knows those requests, has no partial append,
 // and accepts further appends.
 func TestStore_Dumped(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	db := pgtest.Open(t)
 	file := filepath.Join(t.TempDir(), "dump")

@@ -42,6 +42,7 @@ func nextError(t *testing.T, sub *eventstore.Subscription) error {
 // TestFailover: the promoted standby lacks the last events. Each scenario appends events that are kept, then, in lose, events that
 // are lost, and checks what its Stores do after the failover.
 func TestFailover(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	p := pgtest.StartPair(t, openMigrated)
 	p.Unsynchronised(t)

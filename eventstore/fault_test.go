@@ -107,6 +107,7 @@ func openThrough(t *testing.T, pool *pgxpool.Pool, cfg eventstore.Config) (s *ev
 // TestAppendIf_ReplayedOneByOne races two Stores, of which one loses its connections: the stored events are those of all accepted
 // appends, one after the other, in the order in which they were answered.
 func TestAppendIf_ReplayedOneByOne(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	for seed := range pgtest.Seeds() {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -127,6 +128,7 @@ func TestAppendIf_ReplayedOneByOne(t *testing.T) {
 
 // TestAppendIf_ReplayedAfterKills kills PostgreSQL under way. A subscription waits while PostgreSQL is away, and gets all events.
 func TestAppendIf_ReplayedAfterKills(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	for seed := range pgtest.Seeds() {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {

@@ -216,6 +216,7 @@ func TestAppend_CallersGiveUp(t *testing.T) {
 
 // TestQueryStream_LargeEvents reads in pages that are limited by their bytes.
 func TestQueryStream_LargeEvents(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	s := open(t, setup(t).Pool, eventstore.Config{})
 	const events = 9

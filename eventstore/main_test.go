@@ -6,7 +6,9 @@ import (
 	"github.com/tidewire/tidewire/internal/pgtest"
 )
 
+// TestMain runs more tests at a time than there are processors: most wait for PostgreSQL.
 func TestMain(m *testing.M) {
+	pgtest.SideBySide(2)
 	pgtest.Examples()
 	pgtest.Main(m)
 }

@@ -2,6 +2,7 @@ package eventstore
 
 import (
 	"context"
+	"testing"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 )
@@ -13,4 +14,12 @@ func ensureStore(ctx context.Context, pool *pgxpool.Pool, name string, cfg Confi
 		return nil, err
 	}
 	return c.Ensure(ctx, name)
+}
+
+// slow skips a test that takes more than about a second, if that is too long.
+func slow(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 }

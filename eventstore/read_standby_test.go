@@ -43,6 +43,7 @@ func appendSeats(t *testing.T, s *eventstore.Store, n int) (last int64) {
 // TestStandby: reads come from the standby, and return what they would return without it. It has all kinds of reads; reads beside
 // appends; and then a standby of a former primary.
 func TestStandby(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	p := pgtest.StartPair(t, openMigrated)
 	p.Unsynchronised(t)

@@ -22,6 +22,7 @@ import (
 // TestAnswersWhenReplicated: while the standby receives nothing, no append is answered as stored, for all ways
 // in which the wait of a commit can end. When the standby continues, the answer comes, and the standby has the events.
 func TestAnswersWhenReplicated(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	const timeout = 300 * time.Millisecond
 	cfg := eventstore.Config{Timeout: timeout}

@@ -101,3 +101,11 @@ func lookupStore(ctx context.Context, pool *pgxpool.Pool, name string, cfg event
 	}
 	return c.Lookup(ctx, name)
 }
+
+// slow skips a test that takes more than about a second, if that is too long.
+func slow(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
+}

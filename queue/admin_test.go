@@ -60,6 +60,7 @@ func TestPauseResumePurge(t *testing.T) {
 
 // TestNode_IdleWritesNothing: an idle node, also of a queue with many parts, only looks whether there is something new.
 func TestNode_IdleWritesNothing(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	db := migrated.Open(t)
 	for name, opts := range map[string]queue.Options{"plain": {}, "partitions": {Partitions: 16}} {

@@ -38,13 +38,12 @@ func run(t *testing.T, name string, args ...string) {
 // journal is compacted repeatedly. The restored queue continues from the snapshot: messages that were acknowledged before are
 // not delivered again, and all others are.
 func TestBackup_BesideRotations(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	db := pgtest.Open(t)
 	run(t, "pg_dump", "--schema-only", "--file="+os.DevNull, "--dbname="+db.URL) // is there one for this server?
 	// Made first, so that the backup locks it before the journals.
-	if _, err := db.Pool.Exec(t.Context(), `CREATE TABLE application (id int)`); err != nil {
-		t.Fatal(err)
-	}
+	mustExec(t, db.Pool, `CREATE TABLE application (id int)`)
 	if _, err := migrate.Up(t.Context(), db.Pool); err != nil {
 		t.Fatal(err)
 	}

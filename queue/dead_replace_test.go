@@ -43,6 +43,7 @@ func TestReplaceDead(t *testing.T) {
 // TestDead_ManyOperators: of replacements, redrives and purges of one dead letter at a time one takes it, and what was
 // replaced is in the queue once.
 func TestDead_ManyOperators(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	eachKind(t, queue.Options{MaxAttempts: 1}, func(t *testing.T, _ pgtest.DB, q *queue.Queue) {
 		n, _ := start(t, q, queue.NodeConfig{})

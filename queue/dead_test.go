@@ -169,10 +169,8 @@ func TestDeadSteps(t *testing.T) {
 func TestFindDead_LooksAtABoundedNumber(t *testing.T) {
 	t.Parallel()
 	db, q := setup(t, queue.Options{})
-	if _, err := db.Pool.Exec(t.Context(), `INSERT INTO tidewire.queue_side (queue, position, due_at, attempts, dead, reason)
-		SELECT id, n, now(), 1, true, CASE n WHEN 4900 THEN 'rare' ELSE 'common' END FROM tidewire.queue, generate_series(1, 5000) AS n`); err != nil {
-		t.Fatal(err)
-	}
+	mustExec(t, db.Pool, `INSERT INTO tidewire.queue_side (queue, position, due_at, attempts, dead, reason)
+		SELECT id, n, now(), 1, true, CASE n WHEN 4900 THEN 'rare' ELSE 'common' END FROM tidewire.queue, generate_series(1, 5000) AS n`)
 	calls := 0
 	var rare []int64
 	for after, more := int64(0), true; more; calls++ {

@@ -55,6 +55,7 @@ func wantFirst(t *testing.T, ds []*queue.Delivery, messages int) {
 // TestAttempts_NodesDie: messages that no Consumer received, or that no program has begun, are not counted, although each
 // delivery of a message that a dead node had is recorded first. Those under way when their node died are counted.
 func TestAttempts_NodesDie(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	db, q := setup(t, queue.Options{MaxAttempts: 1})
 	n, _ := start(t, q, queue.NodeConfig{})
@@ -85,6 +86,7 @@ func TestAttempts_NodesDie(t *testing.T) {
 // TestAttempts_AreRecorded: deliveries that were refused, or timed out, count after the death of their node. A delivery that
 // ends with its node counts from the next one on.
 func TestAttempts_AreRecorded(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	db, q := setup(t, queue.Options{RetryMin: time.Millisecond})
 	n, _ := start(t, q, queue.NodeConfig{})
@@ -153,6 +155,7 @@ func TestBegin_NeighboursDoNotCount(t *testing.T) {
 
 // TestBegin_EndsOfDeliveries: however a delivery ends that was not acknowledged, it is an attempt if it had begun, and only then.
 func TestBegin_EndsOfDeliveries(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	db := migrated.Open(t)
 	for name, end := range map[string]func(*testing.T, *process, *queue.Consumer, []*queue.Delivery){

@@ -60,6 +60,7 @@ func TestEnqueueAs_FindsTheFirst(t *testing.T) {
 // unique keys, and now and then stop waiting: each request and each key is stored once, all answers are the same, and one
 // caller at most is answered that it has stored a request.
 func TestEnqueueAs_ManyCallersStoreOnce(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	const requests, keys = 20, 5
 	eachKind(t, queue.Options{}, func(t *testing.T, db pgtest.DB, q *queue.Queue) {
@@ -122,6 +123,7 @@ func TestEnqueueAs_ManyCallersStoreOnce(t *testing.T) {
 // TestEnqueueAs_Unique: a repetition of a unique message, and of its duplicate, gets the answer of the first call, also by
 // another process and after the end of the period. A key is stored again when a period has passed.
 func TestEnqueueAs_Unique(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	for _, own := range []bool{false, true} { // whether the streams have tables of their own
 		eachKind(t, queue.Options{}, func(t *testing.T, db pgtest.DB, q *queue.Queue) {

@@ -36,7 +36,7 @@ func TestEnqueueTx(t *testing.T) {
 			t.Fatal(err)
 		}
 		later := keyed("b", "later")
-		later.Due = time.Now().Add(time.Second)
+		later.Due = time.Now().Add(300 * time.Millisecond)
 		high1 := keyed("a", "one")
 		high1.Priority = high
 		tx := begin(later, high1)

@@ -79,9 +79,7 @@ func TestEnsure_StreamInUseAtOnce(t *testing.T) {
 
 // TestEnsure_StreamFrozen: Ensure does not wait forever for a transaction that does not end. It can be tried again.
 func TestEnsure_StreamFrozen(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it waits for a time-out of PostgreSQL")
-	}
+	slow(t)
 	t.Parallel()
 	db := migrated.Open(t)
 	tx := user(t, db, "orders", publishes)
@@ -121,9 +119,7 @@ func TestFamily_StrictIsolation(t *testing.T) {
 			}},
 			{`UPDATE tidewire.queue_family SET partitions = partitions`, func() error { return queue.Drop(t.Context(), db.Pool, "jobs") }},
 		} {
-			if _, err := db.Pool.Exec(t.Context(), step.while); err != nil {
-				t.Fatal(err)
-			}
+			mustExec(t, db.Pool, step.while)
 			tx, err := db.Pool.Begin(t.Context())
 			if err != nil {
 				t.Fatal(err)
@@ -147,6 +143,7 @@ func TestFamily_StrictIsolation(t *testing.T) {
 
 // TestEnsure_ManyAtOnce: concurrent operations on one name never deadlock, and Ensure succeeds even while others drop the queue.
 func TestEnsure_ManyAtOnce(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	db := migrated.Open(t)
 	pgtest.SetDefaults(t, db, map[string]string{"deadlock_timeout": "2"})

@@ -23,9 +23,7 @@ func madeStream(t *testing.T, pool *pgxpool.Pool, name string, messages int) *st
 		t.Fatal(err)
 	}
 	for range messages {
-		if _, err := pool.Exec(t.Context(), `SELECT tidewire.publish($1, NULL, NULL, 'kept')`, name); err != nil {
-			t.Fatal(err)
-		}
+		mustExec(t, pool, `SELECT tidewire.publish($1, NULL, NULL, 'kept')`, name)
 	}
 	return s
 }
@@ -140,9 +138,7 @@ func TestEnsure_LookupListDrop(t *testing.T) {
 func TestEnsure_HalfMadeAndDropped(t *testing.T) {
 	t.Parallel()
 	db, _ := setup(t, queue.Options{Partitions: 3})
-	if _, err := db.Pool.Exec(t.Context(), `UPDATE tidewire.queue_family SET dropping = true`); err != nil {
-		t.Fatal(err)
-	}
+	mustExec(t, db.Pool, `UPDATE tidewire.queue_family SET dropping = true`)
 	if _, err := queue.Lookup(t.Context(), db.Pool, "jobs"); !errors.Is(err, queue.ErrNotFound) {
 		t.Errorf("half dropped: %v, want ErrNotFound", err)
 	}

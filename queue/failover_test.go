@@ -141,6 +141,7 @@ func (f *failing) goOn() {
 // messages that are enqueued then, each once, whatever the Node had claimed: earlier deliveries at the same positions do not
 // count for them.
 func TestFailover(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	p := pgtest.StartPair(t, openMigrated)
 	p.Unsynchronised(t)

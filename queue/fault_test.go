@@ -257,6 +257,7 @@ func eachSeed(t *testing.T, name string, test func(*testing.T, *rand.Rand)) {
 // without messages. Nothing is lost, nothing that was acknowledged is delivered again, in a queue with partitions the order of
 // each key is kept, and at the end the nodes write only what their timers cause.
 func TestNode_KilledAndLeaving(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	for name, c := range map[string]struct {
 		opts           queue.Options
@@ -359,6 +360,7 @@ func holdSnapshot(t *testing.T, db pgtest.DB) {
 
 // TestNode_PostgreSQLKilled kills PostgreSQL under load.
 func TestNode_PostgreSQLKilled(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	eachSeed(t, "", func(t *testing.T, random *rand.Rand) {
 		server := pgtest.Start(t)

@@ -282,6 +282,13 @@ func wantDone(t *testing.T, q *queue.Queue) {
 	}
 }
 
+func mustExec(t *testing.T, pool *pgxpool.Pool, sql string, args ...any) {
+	t.Helper()
+	if _, err := pool.Exec(t.Context(), sql, args...); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // count is the number that a query returns.
 func count(t *testing.T, pool *pgxpool.Pool, sql string, args ...any) (n int64) {
 	t.Helper()
@@ -295,4 +302,12 @@ func count(t *testing.T, pool *pgxpool.Pool, sql string, args ...any) (n int64) 
 func waitForLocks(t *testing.T, pool *pgxpool.Pool) int64 {
 	t.Helper()
 	return count(t, pool, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`)
+}
+
+// slow skips a test that takes more than about a second, if that is too long.
+func slow(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 }

@@ -46,6 +46,7 @@ func delayed(t *testing.T, q *queue.Queue, node *queue.Node, n int, delay time.D
 // TestNode_BacksOff: PostgreSQL never returns the due messages: a Node asks
 // repeatedly, with growing pauses, and acknowledgements do not wait for these.
 func TestNode_BacksOff(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	db, _ := setup(t, queue.Options{})
 	if _, err := db.Pool.Exec(t.Context(), `
@@ -79,6 +80,7 @@ CREATE TRIGGER never BEFORE UPDATE ON tidewire.queue_side FOR EACH ROW WHEN (NEW
 // end of the stream, even if they use all its credits, do not keep it from
 // claiming due messages.
 func TestNode_TakesWhatIsDue(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	db, _ := setup(t, queue.Options{})
 	_, q := elsewhere(t, db.URL, "jobs")

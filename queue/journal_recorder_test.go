@@ -86,6 +86,7 @@ func (g together) wantNothingLeft(t *testing.T) {
 
 // TestNodes_RecordTogether: queues of one pool share transactions, also while another session keeps the locks of some of them.
 func TestNodes_RecordTogether(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	db := migrated.Open(t)
 	var shared atomic.Int64 // transactions
@@ -129,6 +130,7 @@ func TestNodes_RecordTogether(t *testing.T) {
 // TestNodes_RecordWhileSessionsEnd ends sessions that write, each time after something was committed: what was acknowledged is
 // not delivered again.
 func TestNodes_RecordWhileSessionsEnd(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	db := migrated.Open(t)
 	g := severalQueues(t, tracedPool(t, db.URL, func(*pgx.Conn, ...*pgx.QueuedQuery) {}), 6)

@@ -92,6 +92,9 @@ func blocksOf(t *testing.T, conn *pgx.Conn, sql string, args ...any) int64 {
 // those of other queues, also with plans that PostgreSQL has cached while the journals were nearly empty. Without a snapshot,
 // the space of deleted rows is used again.
 func TestQueries_Cost(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
 	t.Parallel()
 	r := newRotor(t, 1)
 	lease(t, r.q, &r.state, 1, 10)

@@ -61,6 +61,7 @@ func holdAll(t *testing.T, pool *pgxpool.Pool) (release func()) {
 // TestNode_LostLease has a second node take over from one that cannot reach PostgreSQL for longer than its lease. Deliveries
 // that end with their node are not counted, and what was refused goes to the other node too.
 func TestNode_LostLease(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	db, q := setup(t, queue.Options{})
 	pool, far := elsewhere(t, db.URL, "jobs")
@@ -93,6 +94,7 @@ func TestNode_LostLease(t *testing.T) {
 // TestNode_UnfilledIsNotTried: a node dies whose claim reached beyond the end of the stream: messages that are enqueued there
 // later do not count as delivered.
 func TestNode_UnfilledIsNotTried(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	db, q := setup(t, queue.Options{})
 	n, _ := start(t, q, queue.NodeConfig{})
@@ -174,9 +176,7 @@ func TestNode_StoppingGivesBack(t *testing.T) {
 
 // TestNode_FrozenLockHolder: a session of Tidewire that holds the queue's lock and hears no more from its client is ended.
 func TestNode_FrozenLockHolder(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it waits until the node's patience ends")
-	}
+	slow(t)
 	t.Parallel()
 	db, q := setup(t, queue.Options{})
 	n, _ := start(t, q, queue.NodeConfig{Lease: time.Minute, Timeout: 3 * time.Second})

@@ -73,16 +73,12 @@ func TestNode_SeveralInOrder(t *testing.T) {
 func TestNode_GapsAreDone(t *testing.T) {
 	t.Parallel()
 	db, q := setup(t, queue.Options{})
-	if _, err := db.Pool.Exec(t.Context(), `SELECT tidewire.own_stream(1000)`); err != nil {
-		t.Fatal(err)
-	}
+	mustExec(t, db.Pool, `SELECT tidewire.own_stream(1000)`)
 	n, _ := start(t, q, queue.NodeConfig{})
 	c := n.Consume(queue.ConsumerOptions{})
 	for range 3 {
 		enqueue(t, n, "x")
-		if _, err := db.Pool.Exec(t.Context(), `SELECT setval('tidewire.stream_1000_position_seq', nextval('tidewire.stream_1000_position_seq') + 1000)`); err != nil {
-			t.Fatal(err)
-		}
+		mustExec(t, db.Pool, `SELECT setval('tidewire.stream_1000_position_seq', nextval('tidewire.stream_1000_position_seq') + 1000)`)
 	}
 	enqueue(t, n, "last")
 	ds := receive(t, c, 4)
@@ -120,9 +116,7 @@ func TestNode_ManyEmptyPositions(t *testing.T) {
 	last := int64(0)
 	for round := range 3 {
 		enqueue(t, n, numbered(10)...)
-		if _, err := db.Pool.Exec(t.Context(), `SELECT tidewire.raise_shared_top($1)`, 1_000_000*(round+1)); err != nil {
-			t.Fatal(err)
-		}
+		mustExec(t, db.Pool, `SELECT tidewire.raise_shared_top($1)`, 1_000_000*(round+1))
 		jump(t, db.Pool, q, "x")
 		for range 11 {
 			select {

@@ -24,6 +24,7 @@ const replicatedTimeout = 300 * time.Millisecond
 // commits end. When the standby continues, the call is answered, and its data is on the standby. A caller that repeats a call
 // gets no success before the standby has the effect of the first call.
 func TestAnswersWhenReplicated(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	p := pgtest.StartPair(t, openMigrated)
 	ways := slices.Sorted(maps.Keys(pgtest.WaitsEnd))

@@ -15,15 +15,16 @@ import (
 // TestNode_DroppedMessages: the oldest messages are dropped from the stream:
 // the node logs that, and continues with the remaining ones.
 func TestNode_DroppedMessages(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	db, q := setup(t, queue.Options{})
 	var log lines
-	n, _ := start(t, q, queue.NodeConfig{Log: slog.New(slog.NewTextHandler(&log, nil))})
+	n, _ := start(t, q, queue.NodeConfig{Lease: time.Hour, Log: slog.New(slog.NewTextHandler(&log, nil))})
 	const messages, dropped = 20_000, 16_384 // the first segment
 	enqueue(t, n, numbered(messages)...)
 	c := n.Consume(queue.ConsumerOptions{Credits: 2})
 	ds := receive(t, c, 2)
-	mustNack(t, ds[0], queue.NackOptions{Delay: 500 * time.Millisecond})
+	mustNack(t, ds[0], queue.NackOptions{Delay: 3 * time.Second})
 	err := pgx.BeginFunc(t.Context(), db.Pool, func(tx pgx.Tx) error {
 		_, err := tx.Exec(context.Background(), fmt.Sprintf(`SELECT tidewire.drop_segments(%d, %d)`, q.Stream().ID(), dropped))
 		return err

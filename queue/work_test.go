@@ -93,6 +93,7 @@ func TestWork_Settles(t *testing.T) {
 
 // TestWork_LongHandler: a handler may take longer than the visibility timeout, and no other consumer gets its message.
 func TestWork_LongHandler(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	_, q := opened(t, queue.Config{}, queue.Options{})
 	const visibility = 1500 * time.Millisecond
