@@ -15,7 +15,7 @@ import (
 
 func TestPauseResumePurge(t *testing.T) {
 	t.Parallel()
-	_, q := setup(t, queue.Options{})
+	q := setupShared(t, queue.Options{})
 	n, _ := start(t, q, queue.NodeConfig{})
 	if err := q.Pause(t.Context()); err != nil {
 		t.Fatal(err)
@@ -97,7 +97,7 @@ func TestNode_IdleWritesNothing(t *testing.T) {
 // TestAckAll: each delivery gets an answer.
 func TestAckAll(t *testing.T) {
 	t.Parallel()
-	_, q := setup(t, queue.Options{})
+	q := setupShared(t, queue.Options{})
 	n, _ := start(t, q, queue.NodeConfig{})
 	c := n.Consume(queue.ConsumerOptions{})
 	enqueue(t, n, numbered(3)...)

@@ -44,7 +44,7 @@ func TestAlter_RunningNodesTakeIt(t *testing.T) {
 // TestAlter_FewerAttempts: a message that was delivered more often than is allowed now dies when it is next due.
 func TestAlter_FewerAttempts(t *testing.T) {
 	t.Parallel()
-	_, q := setup(t, queue.Options{MaxAttempts: 10})
+	q := setupShared(t, queue.Options{MaxAttempts: 10})
 	n, _ := start(t, q, queue.NodeConfig{})
 	c := n.Consume(queue.ConsumerOptions{})
 	enqueue(t, n, "x")

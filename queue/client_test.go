@@ -42,7 +42,7 @@ func ensureIn(t *testing.T, c *queue.Client, name string, opts queue.Options) *q
 // TestClient_NotRunning: without a Client or a start, calls fail at once.
 func TestClient_NotRunning(t *testing.T) {
 	t.Parallel()
-	_, q := setup(t, queue.Options{})
+	q := setupShared(t, queue.Options{})
 	_, enqueued := q.Enqueue(t.Context(), queue.Message{})
 	_, consumed := q.Consume(queue.ConsumerOptions{})
 	_, part := queue.NewEnqueuer(q, queue.EnqueuerConfig{}).Enqueue(t.Context(), queue.Message{})

@@ -105,7 +105,7 @@ func TestConsumer_StallGivesBack(t *testing.T) {
 // in position order, those of one after those of the other, and before new ones.
 func TestClose_HandsBackInOrder(t *testing.T) {
 	t.Parallel()
-	_, q := setup(t, queue.Options{})
+	q := setupShared(t, queue.Options{})
 	n, _ := start(t, q, queue.NodeConfig{StallAfter: time.Hour, Lease: time.Hour})
 	a := n.Consume(queue.ConsumerOptions{Credits: 20, Visibility: time.Hour})
 	b := n.Consume(queue.ConsumerOptions{Credits: 20, Visibility: time.Hour})
@@ -126,7 +126,7 @@ func TestClose_HandsBackInOrder(t *testing.T) {
 // TestConsume_IdleOnesShare: of Consumers that all wait, the one that was served least recently gets the next message.
 func TestConsume_IdleOnesShare(t *testing.T) {
 	t.Parallel()
-	_, q := setup(t, queue.Options{})
+	q := setupShared(t, queue.Options{})
 	n, _ := start(t, q, queue.NodeConfig{})
 	served := make(chan int)
 	for i := range 5 {

@@ -130,7 +130,7 @@ func TestAttempts_AreRecorded(t *testing.T) {
 // are no attempts. The first one of each waits for its retry.
 func TestBegin_NeighboursDoNotCount(t *testing.T) {
 	t.Parallel()
-	_, q := setup(t, queue.Options{MaxAttempts: 2, RetryMin: time.Hour})
+	q := setupShared(t, queue.Options{MaxAttempts: 2, RetryMin: time.Hour})
 	n, _ := start(t, q, queue.NodeConfig{})
 	enqueue(t, n, numbered(10)...)
 	for round := range 4 {
@@ -208,7 +208,7 @@ func TestBegin_EndsOfDeliveries(t *testing.T) {
 // TestBegin_Bound: a message that no program ever begins becomes a dead letter too, also if nodes stop meanwhile.
 func TestBegin_Bound(t *testing.T) {
 	t.Parallel()
-	_, q := setup(t, queue.Options{MaxAttempts: 2, RetryMin: time.Millisecond})
+	q := setupShared(t, queue.Options{MaxAttempts: 2, RetryMin: time.Millisecond})
 	n, stop := start(t, q, queue.NodeConfig{})
 	enqueue(t, n, "x")
 	deliver := func(times, attempt int) {

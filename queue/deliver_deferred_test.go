@@ -62,7 +62,7 @@ func TestNack_RetriesThenDead(t *testing.T) {
 // answer.
 func TestNack_DeadAtOnce(t *testing.T) {
 	t.Parallel()
-	_, q := setup(t, queue.Options{MaxAttempts: 2})
+	q := setupShared(t, queue.Options{MaxAttempts: 2})
 	n, _ := start(t, q, queue.NodeConfig{})
 	c := n.Consume(queue.ConsumerOptions{Visibility: 50 * time.Millisecond})
 	enqueue(t, n, "refused", "ignored")
@@ -87,7 +87,7 @@ func TestNack_DeadAtOnce(t *testing.T) {
 // TestEnqueue_Due delivers a delayed message when it is due, and not before.
 func TestEnqueue_Due(t *testing.T) {
 	t.Parallel()
-	_, q := setup(t, queue.Options{})
+	q := setupShared(t, queue.Options{})
 	n, _ := start(t, q, queue.NodeConfig{})
 	c := n.Consume(queue.ConsumerOptions{})
 	due := time.Now().Add(500 * time.Millisecond)

@@ -126,7 +126,7 @@ func TestEnqueueAs_Unique(t *testing.T) {
 	slow(t)
 	t.Parallel()
 	for _, own := range []bool{false, true} { // whether the streams have tables of their own
-		eachKind(t, queue.Options{}, func(t *testing.T, db pgtest.DB, q *queue.Queue) {
+		eachKindIn(t, migrated.Open(t), queue.Options{}, func(t *testing.T, db pgtest.DB, q *queue.Queue) {
 			if own {
 				for _, s := range q.Streams() {
 					count(t, db.Pool, `SELECT count(tidewire.own_stream($1)::text)`, s.ID())
@@ -180,7 +180,7 @@ func endPeriods(t *testing.T, pool *pgxpool.Pool) {
 // TestEnqueueAs_Invalid: a rejected request is not recorded, and can be sent again as it should be.
 func TestEnqueueAs_Invalid(t *testing.T) {
 	t.Parallel()
-	_, q := setup(t, queue.Options{Partitions: 8})
+	q := setupShared(t, queue.Options{Partitions: 8})
 	e := enqueuer(t, q)
 	plain, unique := keyed("", "x"), only("a", "x", time.Minute)
 	for _, bad := range []struct {

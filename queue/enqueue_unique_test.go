@@ -61,7 +61,7 @@ func TestUnique_OncePerPeriod(t *testing.T) {
 // TestUnique_PeriodBeginsWithTheFirst: a key is stored again when a period has passed since it was stored, and not before.
 func TestUnique_PeriodBeginsWithTheFirst(t *testing.T) {
 	t.Parallel()
-	_, q := setup(t, queue.Options{})
+	q := setupShared(t, queue.Options{})
 	n, _ := start(t, q, queue.NodeConfig{})
 	before := time.Now()
 	first := mustEnqueue(t, n, only("a", "x", time.Second))

@@ -165,7 +165,7 @@ func TestEnsure_HalfMadeAndDropped(t *testing.T) {
 // TestQueue_IsOneThing: what a queue of several priorities does for all of them.
 func TestQueue_IsOneThing(t *testing.T) {
 	t.Parallel()
-	_, q := setup(t, queue.Options{Priorities: 3})
+	q := setupShared(t, queue.Options{Priorities: 3})
 	n, stop := start(t, q, queue.NodeConfig{})
 	for _, c := range []struct {
 		msgs []queue.Message

@@ -3,7 +3,9 @@ package queue_test
 import (
 	"context"
 	"fmt"
+	"os"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -33,22 +35,60 @@ func setup(t *testing.T, opts queue.Options) (pgtest.DB, *queue.Queue) {
 	return db, q
 }
 
+// shared migrates the database that tests share, which is that of the examples.
+var shared = sync.OnceValue(func() error {
+	pool, err := openMigrated(context.Background(), os.Getenv("DATABASE_URL"))
+	if err == nil {
+		pool.Close()
+	}
+	return err
+})
+
+// inShared returns the shared database, through a pool of the test.
+func inShared(t *testing.T) pgtest.DB {
+	t.Helper()
+	if err := shared(); err != nil {
+		t.Fatal(err)
+	}
+	db := pgtest.DB{URL: os.Getenv("DATABASE_URL")}
+	db.Pool = newPool(t, db.URL)
+	t.Cleanup(db.Pool.Close)
+	return db
+}
+
+// queues counts the queues in the shared database.
+var queues atomic.Int64
+
+// ensureShared makes a queue in the shared database, for a test that looks at nothing else there.
+func ensureShared(t *testing.T, db pgtest.DB, opts queue.Options) *queue.Queue {
+	t.Helper()
+	q, err := queue.Ensure(t.Context(), db.Pool, fmt.Sprint("jobs ", queues.Add(1)), opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return q
+}
+
+// setupShared is setup in the shared database.
+func setupShared(t *testing.T, opts queue.Options) *queue.Queue {
+	t.Helper()
+	return ensureShared(t, inShared(t), opts)
+}
+
 // kinds are queues of all kinds.
 var kinds = map[string]queue.Options{"plain": {}, "priorities": {Priorities: 3}, "partitions": {Partitions: 3}}
 
-// eachKind runs a test with a queue of each kind, one after the other in one database.
+// eachKind runs a test with a queue of each kind in the shared database, one after the other.
 func eachKind(t *testing.T, opts queue.Options, test func(*testing.T, pgtest.DB, *queue.Queue)) {
 	t.Helper()
-	db := migrated.Open(t)
+	eachKindIn(t, inShared(t), opts, test)
+}
+
+func eachKindIn(t *testing.T, db pgtest.DB, opts queue.Options, test func(*testing.T, pgtest.DB, *queue.Queue)) {
+	t.Helper()
 	for name, kind := range kinds {
 		opts.Priorities, opts.Partitions = kind.Priorities, kind.Partitions
-		t.Run(name, func(t *testing.T) {
-			q, err := queue.Ensure(t.Context(), db.Pool, name, opts)
-			if err != nil {
-				t.Fatal(err)
-			}
-			test(t, db, q)
-		})
+		t.Run(name, func(t *testing.T) { test(t, db, ensureShared(t, db, opts)) })
 	}
 }
 

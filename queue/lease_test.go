@@ -112,7 +112,7 @@ func TestNode_UnfilledIsNotTried(t *testing.T) {
 // not know that.
 func TestDelivery_TimeRunsOut(t *testing.T) {
 	t.Parallel()
-	_, q := setup(t, queue.Options{})
+	q := setupShared(t, queue.Options{})
 	n, _ := start(t, q, queue.NodeConfig{})
 	slow := n.Consume(queue.ConsumerOptions{Credits: 2, Visibility: 200 * time.Millisecond})
 	enqueue(t, n, "a", "b")

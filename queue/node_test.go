@@ -152,7 +152,7 @@ func jump(t *testing.T, pool *pgxpool.Pool, q *queue.Queue, text string) {
 // TestReceiveUpTo: it returns no more than it is asked for, and ends with its context.
 func TestReceiveUpTo(t *testing.T) {
 	t.Parallel()
-	_, q := setup(t, queue.Options{})
+	q := setupShared(t, queue.Options{})
 	n, _ := start(t, q, queue.NodeConfig{})
 	enqueue(t, n, numbered(5)...)
 	c := n.Consume(queue.ConsumerOptions{})

@@ -11,7 +11,7 @@ import (
 
 func TestPriorities_HighestFirst(t *testing.T) {
 	t.Parallel()
-	_, q := setup(t, queue.Options{Priorities: 3})
+	q := setupShared(t, queue.Options{Priorities: 3})
 	n, _ := start(t, q, queue.NodeConfig{})
 	for i := range 10 {
 		for p := range 3 {
@@ -50,7 +50,7 @@ func TestPriorities_HighestFirst(t *testing.T) {
 // node has claimed.
 func TestPriorities_PastABacklog(t *testing.T) {
 	t.Parallel()
-	_, q := setup(t, queue.Options{Priorities: 2})
+	q := setupShared(t, queue.Options{Priorities: 2})
 	n, _ := start(t, q, queue.NodeConfig{Lease: time.Hour, PollJournal: time.Hour})
 	mustEnqueue(t, n, make([]queue.Message, 10_000)...)
 	c := n.Consume(queue.ConsumerOptions{Credits: 10})

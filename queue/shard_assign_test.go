@@ -28,7 +28,7 @@ func all(ctx context.Context, _ string, numbers int, own func(context.Context, i
 // of its key have to wait.
 func TestPartitions_KeepOrder(t *testing.T) {
 	t.Parallel()
-	_, q := setup(t, queue.Options{Partitions: 2, MaxAttempts: 3})
+	q := setupShared(t, queue.Options{Partitions: 2, MaxAttempts: 3})
 	n, _ := start(t, q, queue.NodeConfig{Lease: time.Hour})
 	for i := range 4 {
 		mustEnqueue(t, n, keyed("a", fmt.Sprint("a", i)))
@@ -101,7 +101,7 @@ func TestPartitions_KeepOrder(t *testing.T) {
 // TestPartitions_DelayedKeepsItsPlace: a message that is not due delays only its own key.
 func TestPartitions_DelayedKeepsItsPlace(t *testing.T) {
 	t.Parallel()
-	_, q := setup(t, queue.Options{Partitions: 1})
+	q := setupShared(t, queue.Options{Partitions: 1})
 	n, _ := start(t, q, queue.NodeConfig{})
 	first := keyed("a", "a0")
 	first.Due = time.Now().Add(time.Second)
