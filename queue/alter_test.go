@@ -63,7 +63,8 @@ func TestAlter_FewerAttempts(t *testing.T) {
 
 func TestAlter_KeepsWhatIsNotGiven(t *testing.T) {
 	t.Parallel()
-	db, q := setup(t, queue.Options{MaxAttempts: 4, RetryMin: time.Second, RetryMax: time.Minute})
+	db := inShared(t)
+	q := ensureShared(t, db, queue.Options{MaxAttempts: 4, RetryMin: time.Second, RetryMax: time.Minute})
 	for _, c := range []struct {
 		changes queue.Changes
 		want    queue.Options
@@ -84,7 +85,7 @@ func TestAlter_KeepsWhatIsNotGiven(t *testing.T) {
 			t.Errorf("%+v: %v, want ErrInvalid", bad, err)
 		}
 	}
-	if err := queue.Drop(t.Context(), db.Pool, "jobs"); err != nil {
+	if err := queue.Drop(t.Context(), db.Pool, q.Name()); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := q.Alter(t.Context(), queue.Changes{MaxAttempts: 1}); !errors.Is(err, queue.ErrNotFound) {

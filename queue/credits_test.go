@@ -15,7 +15,8 @@ import (
 // messages go to others at once.
 func TestConsumer_Credits(t *testing.T) {
 	t.Parallel()
-	db, q := setup(t, queue.Options{})
+	db := inShared(t)
+	q := ensureShared(t, db, queue.Options{})
 	n, _ := start(t, q, queue.NodeConfig{StallAfter: time.Hour})
 	idle := n.Consume(queue.ConsumerOptions{Credits: 20})
 	a := n.Consume(queue.ConsumerOptions{Credits: 3})
@@ -30,7 +31,7 @@ func TestConsumer_Credits(t *testing.T) {
 		t.Errorf("another consumer got %q, want 4", got)
 	}
 	idle.SetCredits(-1)
-	_, far := elsewhere(t, db.URL, "jobs")
+	_, far := elsewhere(t, db.URL, q.Name())
 	n2, _ := start(t, far, queue.NodeConfig{})
 	c := n2.Consume(queue.ConsumerOptions{})
 	a.Close()
@@ -52,10 +53,11 @@ func TestConsumer_Credits(t *testing.T) {
 // has no credits so far.
 func hoard(t *testing.T, far queue.NodeConfig) (q *queue.Queue, taker, other *queue.Consumer) {
 	t.Helper()
-	db, q := setup(t, queue.Options{})
+	db := inShared(t)
+	q = ensureShared(t, db, queue.Options{})
 	near, _ := start(t, q, queue.NodeConfig{StallAfter: time.Hour})
 	other = near.Consume(queue.ConsumerOptions{Credits: -1})
-	_, there := elsewhere(t, db.URL, "jobs")
+	_, there := elsewhere(t, db.URL, q.Name())
 	node, _ := start(t, there, far)
 	enqueue(t, near, numbered(50)...)
 	taker = node.Consume(queue.ConsumerOptions{Credits: 50, Visibility: time.Hour})

@@ -236,7 +236,8 @@ func TestRedriveStep_CountsWhatWasDone(t *testing.T) {
 // TestDied_IsWhenTheLastDeliveryEnded: the pause that a retry would have had is not counted.
 func TestDied_IsWhenTheLastDeliveryEnded(t *testing.T) {
 	t.Parallel()
-	db, q := setup(t, queue.Options{MaxAttempts: 1, RetryMin: time.Hour, RetryMax: time.Hour})
+	db := inShared(t)
+	q := ensureShared(t, db, queue.Options{MaxAttempts: 1, RetryMin: time.Hour, RetryMax: time.Hour})
 	n, _ := start(t, q, queue.NodeConfig{})
 	letters := bury(t, n, q, queue.Message{Payload: []byte("x")})
 	if later := count(t, db.Pool, `SELECT ($1 > clock_timestamp())::int`, letters[0].Died); later > 0 {

@@ -57,16 +57,17 @@ func wantFirst(t *testing.T, ds []*queue.Delivery, messages int) {
 func TestAttempts_NodesDie(t *testing.T) {
 	slow(t)
 	t.Parallel()
-	db, q := setup(t, queue.Options{MaxAttempts: 1})
+	db := inShared(t)
+	q := ensureShared(t, db, queue.Options{MaxAttempts: 1})
 	n, _ := start(t, q, queue.NodeConfig{})
 	enqueue(t, n, numbered(20)...)
-	first, c := doomed(t, db.URL, "jobs", implicit(20))
+	first, c := doomed(t, db.URL, q.Name(), implicit(20))
 	receiveUpTo(t, c, 2)
 	first.kill()
-	second, c := doomed(t, db.URL, "jobs", implicit(5))
+	second, c := doomed(t, db.URL, q.Name(), implicit(5))
 	wantFirst(t, receiveUpTo(t, c, 5), 5)
 	second.kill()
-	third, c := doomed(t, db.URL, "jobs", explicit(15))
+	third, c := doomed(t, db.URL, q.Name(), explicit(15))
 	wantFirst(t, receiveUpTo(t, c, 15), 15)
 	third.kill()
 
@@ -88,11 +89,12 @@ func TestAttempts_NodesDie(t *testing.T) {
 func TestAttempts_AreRecorded(t *testing.T) {
 	slow(t)
 	t.Parallel()
-	db, q := setup(t, queue.Options{RetryMin: time.Millisecond})
+	db := inShared(t)
+	q := ensureShared(t, db, queue.Options{RetryMin: time.Millisecond})
 	n, _ := start(t, q, queue.NodeConfig{})
 	mustEnqueue(t, n, keyed("", "deferred"))
 	for death := range 2 { // both die with attempt 2; the second was recorded first
-		m, c := doomed(t, db.URL, "jobs", implicit(1))
+		m, c := doomed(t, db.URL, q.Name(), implicit(1))
 		d := receive(t, c, 1)[0]
 		if death == 0 {
 			mustNack(t, d, queue.NackOptions{Delay: queue.AtOnce})
@@ -112,7 +114,7 @@ func TestAttempts_AreRecorded(t *testing.T) {
 	c.Close()
 
 	mustEnqueue(t, n, keyed("", "timed out"))
-	m, c := doomed(t, db.URL, "jobs", queue.ConsumerOptions{Visibility: 200 * time.Millisecond})
+	m, c := doomed(t, db.URL, q.Name(), queue.ConsumerOptions{Visibility: 200 * time.Millisecond})
 	for want := range 3 {
 		if d := receive(t, c, 1)[0]; d.Attempt != want+1 {
 			t.Fatalf("attempt %d, want %d", d.Attempt, want+1)
@@ -157,7 +159,7 @@ func TestBegin_NeighboursDoNotCount(t *testing.T) {
 func TestBegin_EndsOfDeliveries(t *testing.T) {
 	slow(t)
 	t.Parallel()
-	db := migrated.Open(t)
+	db := inShared(t)
 	for name, end := range map[string]func(*testing.T, *process, *queue.Consumer, []*queue.Delivery){
 		"closed":      func(_ *testing.T, _ *process, c *queue.Consumer, _ []*queue.Delivery) { c.Close() },
 		"lost":        func(_ *testing.T, _ *process, c *queue.Consumer, _ []*queue.Delivery) { c.Lost() },
@@ -171,15 +173,12 @@ func TestBegin_EndsOfDeliveries(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			q, err := queue.Ensure(t.Context(), db.Pool, name, queue.Options{RetryMin: time.Millisecond})
-			if err != nil {
-				t.Fatal(err)
-			}
+			q := ensureShared(t, db, queue.Options{RetryMin: time.Millisecond})
 			opts := explicit(2)
 			if name == "too late" {
 				opts.Visibility = 200 * time.Millisecond
 			}
-			m, c := doomed(t, db.URL, name, opts)
+			m, c := doomed(t, db.URL, q.Name(), opts)
 			mustEnqueue(t, m.node, keyed("", "begun"), keyed("", "not begun"))
 			ds := receive(t, c, 2)
 			switch name {

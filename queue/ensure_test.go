@@ -170,12 +170,13 @@ func TestQueue_IsOneThing(t *testing.T) {
 	for _, c := range []struct {
 		msgs []queue.Message
 		want error
+		text string // of the error
 	}{
-		{[]queue.Message{graded(3, "")}, queue.ErrInvalid}, {[]queue.Message{graded(-1, "")}, queue.ErrInvalid},
-		{[]queue.Message{graded(1, ""), graded(2, "")}, queue.ErrCrossPartition},
+		{[]queue.Message{graded(3, "")}, queue.ErrInvalid, "want 0 to 2"}, {[]queue.Message{graded(-1, "")}, queue.ErrInvalid, "want 0 to 2"},
+		{[]queue.Message{graded(1, ""), graded(2, "")}, queue.ErrCrossPartition, "1 and 2"},
 	} {
-		if _, err := n.Enqueue(t.Context(), c.msgs...); !errors.Is(err, c.want) {
-			t.Errorf("priority %d: %v, want %v", c.msgs[0].Priority, err, c.want)
+		if _, err := n.Enqueue(t.Context(), c.msgs...); !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.text) {
+			t.Errorf("priority %d: %v, want %v: %s", c.msgs[0].Priority, err, c.want, c.text)
 		}
 	}
 	first := mustEnqueue(t, n, graded(2, "a"), graded(2, "b"))

@@ -34,8 +34,9 @@ func onHint(h *stream.Hub) queue.NodeConfig {
 // than it reads, or has claimed, at a time.
 func TestNode_OneHint(t *testing.T) {
 	t.Parallel()
-	db, q := setup(t, queue.Options{})
-	pool, there := elsewhere(t, db.URL, "jobs")
+	db := inShared(t)
+	q := ensureShared(t, db, queue.Options{})
+	pool, there := elsewhere(t, db.URL, q.Name())
 	h := runHub(t, pool, stream.HubConfig{Poll: time.Hour})
 	n, _ := start(t, there, onHint(h))
 	c := n.Consume(queue.ConsumerOptions{Credits: 1000})
@@ -59,7 +60,8 @@ func TestNode_OneHint(t *testing.T) {
 // has a Hub.
 func TestNode_AtHand(t *testing.T) {
 	t.Parallel()
-	db, q := setup(t, queue.Options{})
+	db := inShared(t)
+	q := ensureShared(t, db, queue.Options{})
 	h := runHub(t, db.Pool, stream.HubConfig{Poll: time.Hour})
 	cfg := onHint(h)
 	cfg.Appender.Hub = h
@@ -88,13 +90,14 @@ func TestNode_AtHand(t *testing.T) {
 // same Hub, though that has looked up the queue separately.
 func TestNode_SameHubOtherQueue(t *testing.T) {
 	t.Parallel()
-	db, q := setup(t, queue.Options{})
+	db := inShared(t)
+	q := ensureShared(t, db, queue.Options{})
 	h := runHub(t, db.Pool, stream.HubConfig{Poll: time.Hour})
 	cfg := onHint(h)
 	cfg.IdleAfter = 100 * time.Millisecond
 	n, _ := start(t, q, cfg)
 	c := n.Consume(queue.ConsumerOptions{Credits: 10})
-	again, err := queue.Lookup(t.Context(), db.Pool, "jobs")
+	again, err := queue.Lookup(t.Context(), db.Pool, q.Name())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,7 +108,7 @@ func TestNode_SameHubOtherQueue(t *testing.T) {
 		}
 		mustAck(t, receive(t, c, 1)...)
 		testkit.Eventually(t, "the lease ends", func() bool {
-			return count(t, db.Pool, `SELECT kind FROM tidewire.queue_journal ORDER BY sequence DESC LIMIT 1`) == 3
+			return count(t, db.Pool, `SELECT kind FROM tidewire.queue_journal WHERE queue = $1 ORDER BY sequence DESC LIMIT 1`, q.Stream().ID()) == 3
 		})
 	}
 }

@@ -63,8 +63,9 @@ func holdAll(t *testing.T, pool *pgxpool.Pool) (release func()) {
 func TestNode_LostLease(t *testing.T) {
 	slow(t)
 	t.Parallel()
-	db, q := setup(t, queue.Options{})
-	pool, far := elsewhere(t, db.URL, "jobs")
+	db := inShared(t)
+	q := ensureShared(t, db, queue.Options{})
+	pool, far := elsewhere(t, db.URL, q.Name())
 	cfg := queue.NodeConfig{Lease: time.Second}
 	n, _ := start(t, far, cfg)
 	c := n.Consume(queue.ConsumerOptions{})
@@ -96,9 +97,10 @@ func TestNode_LostLease(t *testing.T) {
 func TestNode_UnfilledIsNotTried(t *testing.T) {
 	slow(t)
 	t.Parallel()
-	db, q := setup(t, queue.Options{})
+	db := inShared(t)
+	q := ensureShared(t, db, queue.Options{})
 	n, _ := start(t, q, queue.NodeConfig{})
-	dead, c := doomed(t, db.URL, "jobs", implicit(10))
+	dead, c := doomed(t, db.URL, q.Name(), implicit(10))
 	enqueue(t, n, "first")
 	mustAck(t, receive(t, c, 1)...)
 	dead.kill()
@@ -144,7 +146,8 @@ func TestDelivery_TimeRunsOut(t *testing.T) {
 // to end, and by a node that has claimed all the positions that it wants after the end of the stream.
 func TestNode_StoppingGivesBack(t *testing.T) {
 	t.Parallel()
-	db, q := setup(t, queue.Options{})
+	db := inShared(t)
+	q := ensureShared(t, db, queue.Options{})
 	cfg := queue.NodeConfig{Lease: time.Hour}
 	n, stop := start(t, q, cfg)
 	c := n.Consume(queue.ConsumerOptions{Credits: 10})
@@ -154,7 +157,7 @@ func TestNode_StoppingGivesBack(t *testing.T) {
 	if err := ds[0].AckLater(); err != nil {
 		t.Error(err)
 	}
-	_, far := elsewhere(t, db.URL, "jobs")
+	_, far := elsewhere(t, db.URL, q.Name())
 	next, _ := start(t, far, cfg)
 	c2 := next.Consume(queue.ConsumerOptions{})
 	enqueue(t, next, "x")

@@ -93,8 +93,10 @@ func TestPartitions_KeepOrder(t *testing.T) {
 	if len(again) != 3 {
 		t.Errorf("again came %q", texts(again))
 	}
-	if partition := q.PartitionOf("a"); partition != q.PartitionOf("a") || partition > 1 {
-		t.Errorf("partition %d", partition)
+	for key, hash := range map[string]uint32{"a": 0xca978112, "b": 0x3e23e816, "c": 0x2e7d2c03} { // SHA-256: it never changes
+		if partition := q.PartitionOf(key); partition != int(hash%2) {
+			t.Errorf("%s is in partition %d, want %d", key, partition, hash%2)
+		}
 	}
 }
 
@@ -165,7 +167,8 @@ func (m *moving) second(ctx context.Context, _ string, _ int, own func(context.C
 // Credits count once for all partitions.
 func TestPartitions_SharedOut(t *testing.T) {
 	t.Parallel()
-	db, q := setup(t, queue.Options{Partitions: 4})
+	db := inShared(t)
+	q := ensureShared(t, db, queue.Options{Partitions: 4})
 	m := &moving{joined: make(chan struct{})}
 	for i := range m.free {
 		m.free[i], m.back[i] = make(chan struct{}), make(chan struct{})
@@ -180,7 +183,7 @@ func TestPartitions_SharedOut(t *testing.T) {
 	wantNothing(t, c, 50*time.Millisecond)
 	c.SetCredits(100)
 	held = append(held, receive(t, c, 37)...)
-	_, far := elsewhere(t, db.URL, "jobs")
+	_, far := elsewhere(t, db.URL, q.Name())
 	cfg.Assign = m.second
 	n2, stop := start(t, far, cfg)
 	c2 := n2.Consume(queue.ConsumerOptions{})
