@@ -91,11 +91,7 @@ func TestAppendIf_TooExpensive(t *testing.T) {
 	if stored, err := s.Query(t.Context(), Typed("F", "C"), ReadOptions{}); err != nil || len(stored) != 20 {
 		t.Errorf("%d events stored, want those with cheap conditions; %v", len(stored), err)
 	}
-	tx, err := db.Pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer tx.Rollback(t.Context())
+	tx := begin(t, db.Pool)
 	if _, err := s.AppendIfTx(t.Context(), tx, []Event{{Type: "E"}}, condition); !errors.Is(err, ErrTooExpensive) {
 		t.Errorf("in a transaction: %v, want ErrTooExpensive", err)
 	}

@@ -19,10 +19,7 @@ func TestSweep_GivesUpManyRequests(t *testing.T) {
 	if _, err := db.Pool.Exec(t.Context(), `UPDATE tidewire.request_window SET since = since - interval '1 day'`); err != nil {
 		t.Fatal(err)
 	}
-	slow, err := db.Pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	slow := begin(t, db.Pool)
 	if _, err := slow.Exec(t.Context(), fmt.Sprintf(`LOCK TABLE tidewire.request_%d_0, tidewire.request_%[1]d_1`, s.lock())); err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +35,7 @@ func TestSweep_GivesUpManyRequests(t *testing.T) {
 	}
 	swept(t, s)
 	var folded bool // what follows is quick, unless the machine is slow
-	err = db.Pool.QueryRow(t.Context(), `SELECT folded OR current = 1 FROM tidewire.request_window`).Scan(&folded)
+	err := db.Pool.QueryRow(t.Context(), `SELECT folded OR current = 1 FROM tidewire.request_window`).Scan(&folded)
 	if err != nil || !folded {
 		t.Errorf("folded: %v, %v: nothing is ever given up", folded, err)
 	}

@@ -126,10 +126,7 @@ func TestReads_LeaveConnections(t *testing.T) {
 	} {
 		pool := smallPool(t, db.URL, 4)
 		s := open(t, pool, eventstore.Config{NoListen: true, Poll: time.Hour})
-		lock, err := db.Pool.Begin(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		lock := begin(t, db.Pool)
 		if _, err := lock.Exec(t.Context(), `LOCK TABLE tidewire.events_1_tag IN ACCESS EXCLUSIVE MODE`); err != nil {
 			t.Fatal(err)
 		}
@@ -175,11 +172,7 @@ BEGIN
 	SELECT * INTO head, positions, page, searched
 		FROM tidewire.events_1_page_all($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14);
 END $$`)
-	sub, err := s.Follow(eventstore.Tagged("x", "y"), 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer sub.Close()
+	sub := follow(t, s, eventstore.Tagged("x", "y"), 0)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for _, position := range []int64{1, want} {

@@ -47,10 +47,7 @@ func TestStore_Dumped(t *testing.T) {
 		}
 	}
 	appendSome("before")
-	altering, err := db.Pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	altering := begin(t, db.Pool)
 	if _, err := altering.Exec(t.Context(), `ALTER TABLE public.application ADD m int`); err != nil {
 		t.Fatal(err)
 	}

@@ -119,27 +119,17 @@ func failoverOfSeats(t *testing.T, pool *pgxpool.Pool) (lose func(), check func(
 			if events, err := store.Query(t.Context(), eventstore.Everything(), eventstore.ReadOptions{After: end}); err != nil || len(events) != 1 {
 				t.Errorf("%s: after the last that is kept %d events, %v", name, len(events), err)
 			}
-			sub, err := store.Follow(eventstore.Everything(), lost[3])
-			if err != nil {
-				t.Fatal(err)
-			}
+			sub := follow(t, store, eventstore.Everything(), lost[3])
 			wantLost(t, name+": a new subscription", nextError(t, sub), end)
 			sub.Close()
-			tx, err := after.Begin(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			tx := begin(t, after)
 			_, err = store.AppendIfTx(t.Context(), tx, seat(2), taken(2, lost[9]))
 			wantLost(t, name+": a decision in a transaction", err, end)
 			if err := tx.Rollback(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}
-		sub, err := other.Follow(eventstore.Everything(), kept[5])
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer sub.Close()
+		sub := follow(t, other, eventstore.Everything(), kept[5])
 		n := 0
 		for sub.Position() < first[0] {
 			events, err := sub.Next(soon(t))

@@ -141,11 +141,7 @@ func TestAppendIf_ReplayedAfterKills(t *testing.T) {
 			t.Cleanup(pool.Close)
 			var r racers
 			r.stores = append(r.stores, open(t, pool, eventstore.Config{}), openThrough(t, cutPool(t, server.URL(), seed, 60), eventstore.Config{TailEvents: 20}))
-			sub, err := r.stores[0].Follow(eventstore.Everything(), 0)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer sub.Close()
+			sub := follow(t, r.stores[0], eventstore.Everything(), 0)
 			racing, over := context.WithCancel(t.Context())
 			defer over()
 			var callers sync.WaitGroup

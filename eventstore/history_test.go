@@ -31,11 +31,8 @@ func TestHistory_BegunByARefused(t *testing.T) {
 	stale := eventstore.Condition{FailIfEventsMatch: eventstore.Tagged("seat:1"), After: lost}
 	for _, what := range []string{"after one failover", "after two"} {
 		exec(`SELECT setval('tidewire.history_seq', (pg_sequence_last_value('tidewire.history_seq') >> 32 << 32) | (tidewire.timeline() + 7))`)
-		tx, err := db.Pool.Begin(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, err = s.AppendIfTx(t.Context(), tx, []eventstore.Event{event("X")}, eventstore.Condition{FailIfEventsMatch: eventstore.Tagged("seat:0")})
+		tx := begin(t, db.Pool)
+		_, err := s.AppendIfTx(t.Context(), tx, []eventstore.Event{event("X")}, eventstore.Condition{FailIfEventsMatch: eventstore.Tagged("seat:0")})
 		if !errors.Is(err, eventstore.ErrConflict) {
 			t.Fatal(err)
 		}

@@ -94,10 +94,7 @@ func TestAppendIfTx(t *testing.T) {
 	if !errors.As(err, &conflict) || len(everything(t, s)) != 2 || conflict.Position != everything(t, s)[0].Position {
 		t.Errorf("%v, want a conflict with the first of two events", err)
 	}
-	tx, err := db.Pool.Begin(soon(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	tx := begin(t, db.Pool)
 	if _, err := s.AppendTx(soon(t), tx, event("RolledBack")); err != nil {
 		t.Fatal(err)
 	}

@@ -68,11 +68,7 @@ func TestAppendTx_HeldForLong(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer pool.Close()
-	tx, err := pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer tx.Rollback(context.Background())
+	tx := begin(t, pool)
 	if _, err := s.AppendTx(t.Context(), tx, event("First")); err != nil {
 		t.Fatal(err)
 	}
@@ -266,10 +262,7 @@ func TestDrop(t *testing.T) {
 	db := setup(t)
 	s := open(t, db.Pool, eventstore.Config{})
 	mustAppend(t, s, event("A"))
-	reader, err := db.Pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	reader := begin(t, db.Pool)
 	if _, err := reader.Exec(t.Context(), fmt.Sprintf(`SELECT FROM tidewire.events_%d`, s.ID())); err != nil {
 		t.Fatal(err)
 	}
@@ -292,7 +285,7 @@ func TestDrop(t *testing.T) {
 		t.Errorf("drop again: %v", err)
 	}
 	var left int
-	err = db.Pool.QueryRow(t.Context(), `SELECT (SELECT count(*) FROM pg_class WHERE relname LIKE 'events\_%') + (SELECT count(*) FROM pg_proc WHERE proname LIKE 'events\_%')`).Scan(&left)
+	err := db.Pool.QueryRow(t.Context(), `SELECT (SELECT count(*) FROM pg_class WHERE relname LIKE 'events\_%') + (SELECT count(*) FROM pg_proc WHERE proname LIKE 'events\_%')`).Scan(&left)
 	if err != nil || left != 0 {
 		t.Errorf("%d tables and functions are left, %v", left, err)
 	}

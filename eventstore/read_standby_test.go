@@ -94,11 +94,7 @@ func sameAnswers(t *testing.T, p pgtest.Pair) {
 		t.Errorf("projection: %d events up to %d, %v", n.State, condition.After, err)
 	}
 	fromStandby("a projection")
-	sub, err := s.Follow(eventstore.Everything(), 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer sub.Close()
+	sub := follow(t, s, eventstore.Everything(), 0)
 	for got := 0; got < all; {
 		page, err := sub.Next(soon(t))
 		if err != nil {

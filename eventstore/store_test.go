@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tidewire/tidewire/eventstore"
@@ -108,4 +109,26 @@ func slow(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes more than a second")
 	}
+}
+
+// begin begins a transaction that ends with the test at the latest.
+func begin(t *testing.T, pool *pgxpool.Pool) pgx.Tx {
+	t.Helper()
+	tx, err := pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { tx.Rollback(context.Background()) })
+	return tx
+}
+
+// follow is a subscription that is closed with the test.
+func follow(t *testing.T, s *eventstore.Store, q eventstore.Query, after int64) *eventstore.Subscription {
+	t.Helper()
+	sub, err := s.Follow(q, after)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(sub.Close)
+	return sub
 }

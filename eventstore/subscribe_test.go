@@ -27,10 +27,7 @@ func TestSubscribe_NoGapNoDuplicate(t *testing.T) {
 	var writing, following sync.WaitGroup
 	got := make([][]int64, 3)
 	for i, s := range []*eventstore.Store{one, listening, polling} {
-		sub, err := s.Follow(eventstore.Typed("Wanted"), 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		sub := follow(t, s, eventstore.Typed("Wanted"), 0)
 		following.Go(func() {
 			defer sub.Close()
 			for len(got[i]) < 2+2*calls {
@@ -115,10 +112,7 @@ func TestSubscribe_Loop(t *testing.T) {
 func TestSubscription_Ends(t *testing.T) {
 	t.Parallel()
 	s := open(t, setup(t).Pool, eventstore.Config{})
-	sub, err := s.Follow(eventstore.Everything(), 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	sub := follow(t, s, eventstore.Everything(), 0)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := sub.Next(ctx); !errors.Is(err, context.Canceled) {
@@ -186,10 +180,7 @@ func TestNextUpTo_NeverMore(t *testing.T) {
 		mustAppend(t, s, event("Wanted"), event("Other"))
 	}
 	for _, most := range []int{1, 3, 100} {
-		sub, err := s.Follow(eventstore.Typed("Wanted"), 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		sub := follow(t, s, eventstore.Typed("Wanted"), 0)
 		for n := 0; n < 20; {
 			page, err := sub.NextUpTo(t.Context(), most)
 			if err != nil || len(page) == 0 || len(page) > most {
@@ -212,11 +203,7 @@ func TestFollow_DroppedStore(t *testing.T) {
 		db := setup(t)
 		s := open(t, db.Pool, eventstore.Config{Poll: 10 * time.Millisecond})
 		mustAppend(t, s, event("A"))
-		sub, err := s.Follow(eventstore.Everything(), 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer sub.Close()
+		sub := follow(t, s, eventstore.Everything(), 0)
 		if _, err := sub.Next(t.Context()); err != nil {
 			t.Fatal(err)
 		}

@@ -67,10 +67,7 @@ func TestBackup_BesideRotations(t *testing.T) {
 	}
 	work(numbered(30)...)
 
-	ddl, err := db.Pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	ddl := begin(t, db.Pool)
 	if _, err := ddl.Exec(t.Context(), `ALTER TABLE application ADD COLUMN name text`); err != nil {
 		t.Fatal(err)
 	}

@@ -121,11 +121,7 @@ func TestClient_CloseGivesUp(t *testing.T) {
 	db := migrated.Open(t)
 	c := client(t, db.Pool, queue.Config{})
 	q := ensureIn(t, c, "jobs", queue.Options{})
-	tx, err := db.Pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer tx.Rollback(context.Background())
+	tx := begin(t, db.Pool)
 	if _, err := tx.Exec(t.Context(), `SELECT pg_advisory_xact_lock(1953064037, $1)`, q.Stream().ID()); err != nil {
 		t.Fatal(err)
 	}

@@ -205,11 +205,7 @@ func TestRedriveStep_CountsWhatWasDone(t *testing.T) {
 	n, _ := start(t, q, queue.NodeConfig{})
 	const all = 8
 	bury(t, n, q, lettersOf(q.Options(), numbered(all)...)...)
-	tx, err := db.Pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer tx.Rollback(context.Background())
+	tx := begin(t, db.Pool)
 	if _, err := tx.Exec(t.Context(), "SELECT FROM tidewire.queue_side WHERE queue = (SELECT max(queue) FROM tidewire.queue_side) FOR UPDATE"); err != nil {
 		t.Fatal(err)
 	}

@@ -120,11 +120,7 @@ func TestFamily_StrictIsolation(t *testing.T) {
 			{`UPDATE tidewire.queue_family SET partitions = partitions`, func() error { return queue.Drop(t.Context(), db.Pool, "jobs") }},
 		} {
 			mustExec(t, db.Pool, step.while)
-			tx, err := db.Pool.Begin(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer tx.Rollback(context.Background())
+			tx := begin(t, db.Pool)
 			if _, err := tx.Exec(t.Context(), step.while); err != nil {
 				t.Fatal(err)
 			}

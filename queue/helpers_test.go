@@ -351,3 +351,14 @@ func slow(t *testing.T) {
 		t.Skip("it takes more than a second")
 	}
 }
+
+// begin begins a transaction that ends with the test at the latest.
+func begin(t *testing.T, pool *pgxpool.Pool) pgx.Tx {
+	t.Helper()
+	tx, err := pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { tx.Rollback(context.Background()) })
+	return tx
+}

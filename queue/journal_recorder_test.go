@@ -1,7 +1,6 @@
 package queue_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -107,11 +106,7 @@ func TestNodes_RecordTogether(t *testing.T) {
 	if shared.Load() == 0 {
 		t.Error("no two queues have shared a transaction")
 	}
-	tx, err := db.Pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer tx.Rollback(context.Background())
+	tx := begin(t, db.Pool)
 	for _, q := range g.queues[:2] {
 		if _, err := tx.Exec(t.Context(), `SELECT pg_advisory_xact_lock(1953064037, $1)`, -q.Stream().ID()); err != nil {
 			t.Fatal(err)
