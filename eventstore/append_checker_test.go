@@ -4,10 +4,11 @@ import (
 	"context"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tidewire/tidewire/internal/testkit"
 )
 
 // TestChecker_ClosesNoConnection: the pool's ping of an idle connection takes longer
@@ -17,9 +18,12 @@ func TestChecker_ClosesNoConnection(t *testing.T) {
 	db, _ := prepared(t)
 	cfg := db.Pool.Config()
 	var closed atomic.Int32
+	var asking atomic.Bool
 	cfg.BeforeClose = func(*pgx.Conn) { closed.Add(1) }
-	cfg.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool {
-		time.Sleep(10 * aheadWait)
+	cfg.ShouldPing = func(ctx context.Context, _ pgxpool.ShouldPingParams) bool {
+		if asking.Load() {
+			<-ctx.Done() // the checker has given up
+		}
 		return true
 	}
 	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
@@ -36,10 +40,10 @@ func TestChecker_ClosesNoConnection(t *testing.T) {
 	ahead := checker{store: s, acquire: aheadWait}
 	c := newCall([]Event{{Type: "T"}}, 100, &Condition{FailIfEventsMatch: Typed("T")}, &s.frequency)
 	for range 3 {
-		ahead.ask(t.Context(), 100, c)        // it nearly always gives up
-		for pool.Stat().AcquiredConns() > 0 { // the pool still asks
-			time.Sleep(time.Millisecond)
-		}
+		asking.Store(true)
+		ahead.ask(t.Context(), 100, c)
+		asking.Store(false)
+		testkit.Eventually(t, "the pool asks no more", func() bool { return pool.Stat().AcquiredConns() == 0 })
 	}
 	if n := closed.Load(); n > 0 {
 		t.Errorf("%d connections that work were closed", n)

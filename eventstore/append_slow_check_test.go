@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -12,34 +13,6 @@ import (
 
 	"github.com/tidewire/tidewire/internal/pgtest"
 )
-
-// neverTogether fills the store with that many events of each of two tags. No event has
-// both. It returns a condition that fails on an event with both tags.
-func neverTogether(t *testing.T, db pgtest.DB, s *Store, events, items int) Condition {
-	t.Helper()
-	one, two := tagHash("one"), tagHash("two")
-	for _, sql := range []string{
-		`INSERT INTO tidewire.events_1 SELECT n, now(), false, 'T', NULL, ARRAY[CASE n % 2 WHEN 0 THEN 'one' ELSE 'two' END], '' FROM generate_series(1, $1::bigint) AS n
-		 WHERE $2::bigint IS NOT NULL AND $3::bigint IS NOT NULL AND $4::bigint IS NOT NULL AND $5::bigint IS NOT NULL AND $6::bigint IS NOT NULL`,
-		`INSERT INTO tidewire.events_1_tag SELECT CASE n % 2 WHEN 0 THEN $2::bigint ELSE $3::bigint END, n, CASE n % 2 WHEN 0 THEN $4::bigint ELSE $5::bigint END, $6::int, (SELECT ctid FROM tidewire.events_1 WHERE position = n)
-		 FROM generate_series(1, $1::bigint) AS n`,
-	} {
-		if _, err := db.Pool.Exec(t.Context(), sql, events, one, two, signature(one), signature(two), int64(typeHash("T"))); err != nil {
-			t.Fatal(err)
-		}
-	}
-	_, err := db.Pool.Exec(t.Context(), `
-WITH moved AS (SELECT setval('tidewire.events_1_position_seq', $1::bigint) AS head)
-INSERT INTO tidewire.events_1_batch SELECT head, 1, 1, 1, now() FROM moved`, events)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var q Query
-	for range items {
-		q.Items = append(q.Items, Item{Types: []string{"T"}, Tags: []string{"one", "two"}})
-	}
-	return Condition{FailIfEventsMatch: q}
-}
 
 // reopen returns a Store of the same events with another configuration.
 func reopen(t *testing.T, db pgtest.DB, cfg Config) *Store {
@@ -52,20 +25,58 @@ func reopen(t *testing.T, db pgtest.DB, cfg Config) *Store {
 	return s
 }
 
-// TestAppendIf_TooExpensive: appends with conditions that are too expensive do not
-// disturb other appends, alone or in the same batch.
+// appendIfInTx is AppendIfTx in a transaction of its own.
+func appendIfInTx(t *testing.T, db pgtest.DB, s *Store, e Event, c Condition) error {
+	return pgx.BeginFunc(t.Context(), db.Pool, func(tx pgx.Tx) error {
+		_, err := s.AppendIfTx(t.Context(), tx, []Event{e}, c)
+		return err
+	})
+}
+
+// manyItems is a condition with so many items, each of a type and two tags.
+func manyItems(items int) Condition {
+	var q Query
+	for n := range items {
+		q.Items = append(q.Items, Item{Types: []string{"T"}, Tags: []string{"many", fmt.Sprint("tag", n)}})
+	}
+	return Condition{FailIfEventsMatch: q}
+}
+
+// aLot is a number of items with more than maxLookups index lookups.
+const aLot = maxLookups/3 + 1
+
+// TestAppendIf_TooExpensive: appends with conditions that are too expensive do not disturb other appends, alone or in the same
+// batch. A repetition of a request, or of an event with an id, that is stored is answered as one all the same.
 func TestAppendIf_TooExpensive(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	db, s := prepared(t)
-	condition := neverTogether(t, db, s, 40_000, 500)
+	fill(t, s, 40_000)
+	condition := neverTogether(300)
+	patient := reopen(t, db, Config{CheckTimeout: 10 * time.Minute})
+	request := RequestID{Client: "c", Sequence: 1}
+	requested, err := patient.AppendIfAs(t.Context(), request, []Event{{Type: "E"}}, neverTogether(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	named, err := patient.AppendIf(t.Context(), []Event{{Type: "E", ID: "x"}}, neverTogether(1))
+	if err != nil {
+		t.Fatal(err)
+	}
 	s = reopen(t, db, Config{CheckTimeout: 20 * time.Millisecond, Timeout: 5 * time.Second})
+	if got, err := s.AppendIfAs(t.Context(), request, []Event{{Type: "E"}}, condition); err != nil || got.First != requested.First || !got.Duplicate {
+		t.Errorf("repeated request: %+v, %v", got, err)
+	}
+	if got, err := s.AppendIf(t.Context(), []Event{{Type: "E", ID: "x"}}, condition); err != nil || got.First != named.First || !got.Duplicate {
+		t.Errorf("repeated id: %+v, %v", got, err)
+	}
 	var callers sync.WaitGroup
-	for c := range 6 {
+	for c := range 5 {
 		callers.Go(func() {
-			for n := range 10 {
+			for n := range 5 {
 				name := fmt.Sprint(c, ".", n)
-				if c < 2 {
-					if _, err := s.AppendIf(t.Context(), []Event{{Type: "E", ID: name}}, condition); !errors.Is(err, ErrTooExpensive) {
+				if c < 1 {
+					if _, err := s.AppendIf(t.Context(), []Event{{Type: "F", ID: name}}, condition); !errors.Is(err, ErrTooExpensive) {
 						t.Errorf("%v, want ErrTooExpensive", err)
 					}
 					continue
@@ -77,14 +88,10 @@ func TestAppendIf_TooExpensive(t *testing.T) {
 		})
 	}
 	callers.Wait()
-	if stored, err := s.Query(t.Context(), Typed("E", "C"), ReadOptions{}); err != nil || len(stored) != 40 {
+	if stored, err := s.Query(t.Context(), Typed("F", "C"), ReadOptions{}); err != nil || len(stored) != 20 {
 		t.Errorf("%d events stored, want those with cheap conditions; %v", len(stored), err)
 	}
-	tx, err := db.Pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer tx.Rollback(t.Context())
+	tx := begin(t, db.Pool)
 	if _, err := s.AppendIfTx(t.Context(), tx, []Event{{Type: "E"}}, condition); !errors.Is(err, ErrTooExpensive) {
 		t.Errorf("in a transaction: %v, want ErrTooExpensive", err)
 	}
@@ -96,75 +103,147 @@ func TestAppendIf_TooExpensive(t *testing.T) {
 	}
 }
 
-// TestAppendIf_CheckedApart: an expensive condition that stays below CheckTimeout is
-// checked without the lock, and correctly.
+// TestAppendIf_CheckedApart: an expensive condition, and one with many items, is checked without the lock, and correctly: of
+// appends that exclude each other one is stored, also with transactions of the caller.
 func TestAppendIf_CheckedApart(t *testing.T) {
 	t.Parallel()
 	db, s := prepared(t)
-	condition := neverTogether(t, db, s, 5_000, 3)
+	fill(t, s, 5_000)
 	s = reopen(t, db, Config{CheckTimeout: time.Minute})
-	if _, err := s.AppendIf(t.Context(), []Event{{Type: "First"}}, condition); err != nil {
+	for name, c := range map[string]struct {
+		condition Condition
+		event     Event // meets it
+	}{
+		"expensive": {neverTogether(3), Event{Type: "T0", Tags: []string{"one", "two"}}},
+		"items":     {manyItems(aLot), Event{Type: "T", Tags: []string{"many", "tag7"}}},
+	} {
+		before := s.Stats().CheckedApart
+		if _, err := s.AppendIf(t.Context(), []Event{{Type: "First"}}, c.condition); err != nil {
+			t.Fatal(err)
+		}
+		if apart := s.Stats().CheckedApart - before; apart != 1 {
+			t.Errorf("%s: checked apart %d times, want once", name, apart)
+		}
+		var accepted atomic.Int32
+		var callers sync.WaitGroup
+		for n := range 8 {
+			callers.Go(func() {
+				var err error
+				if n%2 == 0 {
+					_, err = s.AppendIf(t.Context(), []Event{c.event}, c.condition)
+				} else {
+					err = appendIfInTx(t, db, s, c.event, c.condition)
+				}
+				if err == nil {
+					accepted.Add(1)
+				} else if !errors.Is(err, ErrConflict) {
+					t.Error(err)
+				}
+			})
+		}
+		callers.Wait()
+		stored, err := s.Query(t.Context(), Tagged(c.event.Tags...), ReadOptions{})
+		if err != nil || accepted.Load() != 1 || len(stored) != 1 {
+			t.Fatalf("%s: %d were accepted, and %d stored, want one: %v", name, accepted.Load(), len(stored), err)
+		}
+		var conflict *ConflictError
+		if err := appendIfInTx(t, db, s, Event{Type: "Z"}, c.condition); !errors.As(err, &conflict) || conflict.Position != stored[0].Position {
+			t.Errorf("%s, in a transaction: %v, want the conflict at %d", name, err, stored[0].Position)
+		}
+	}
+}
+
+// TestAppendIf_ManyItemsWaitApart: appends under conditions with many items wait for each other, and no other append waits for
+// them. Those with some items share batches with others, in whatever order many of them come.
+func TestAppendIf_ManyItemsWaitApart(t *testing.T) {
+	slow(t)
+	t.Parallel()
+	db, s := prepared(t)
+	if _, err := s.Append(t.Context(), Event{Type: "Before"}); err != nil {
 		t.Fatal(err)
 	}
-	if apart := s.Stats().CheckedApart; apart != 1 {
-		t.Errorf("checked apart %d times, want once", apart)
+	s = reopen(t, db, Config{}) // does not have that event in memory
+	for range cap(s.slowChecks) {
+		s.slowChecks <- struct{}{}
 	}
-	var mu sync.Mutex
-	accepted := 0
+	answered := make(chan error, 3)
+	for n := range 3 {
+		go func() {
+			_, err := s.AppendIf(t.Context(), []Event{{Type: fmt.Sprint("Costly", n)}}, manyItems(aLot))
+			answered <- err
+		}()
+	}
 	var callers sync.WaitGroup
-	for range 8 {
+	for c := range 20 {
 		callers.Go(func() {
-			_, err := s.AppendIf(t.Context(), []Event{{Type: "T", Tags: []string{"one", "two"}}}, condition)
-			if err != nil && !errors.Is(err, ErrConflict) {
-				t.Error(err)
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			if err == nil {
-				accepted++
+			for n := range 4 {
+				tag := fmt.Sprint(c, ".", n)
+				condition := manyItems(100)
+				condition.FailIfEventsMatch.Items[n].Tags = []string{tag}
+				if _, err := s.AppendIf(t.Context(), []Event{{Type: "T", Tags: []string{tag}}}, condition); err != nil {
+					t.Error(err)
+				}
+				if _, err := s.Append(t.Context(), Event{Type: "Cheap"}); err != nil {
+					t.Error(err)
+				}
 			}
 		})
 	}
 	callers.Wait()
-	if accepted != 1 {
-		t.Errorf("%d of those were accepted that exclude each other, want one", accepted)
+	if stats := s.Stats(); stats.CheckedApart > 3 || stats.Events != 160 || len(answered) > 0 {
+		t.Fatalf("%+v, %d answered without a slot, want 160 events, none checked apart", stats, len(answered))
 	}
-	err := pgx.BeginFunc(t.Context(), db.Pool, func(tx pgx.Tx) error {
-		_, err := s.AppendIfTx(t.Context(), tx, []Event{{Type: "T"}}, condition)
-		return err
-	})
-	var conflict *ConflictError
-	if !errors.As(err, &conflict) || conflict.Position <= 5000 {
-		t.Errorf("in a transaction: %v, want the conflict after 5000", err)
+	for range cap(s.slowChecks) {
+		<-s.slowChecks
+	}
+	for range 3 {
+		if err := <-answered; err != nil {
+			t.Error(err)
+		}
+	}
+	if apart := s.Stats().CheckedApart; apart != 3 {
+		t.Errorf("checked apart %d times, want once for each append with many items", apart)
 	}
 }
 
-// TestQueries_CheckUnderLockGivesUp: a check under the lock reads only a few rows,
-// even if the condition needs many.
-func TestQueries_CheckUnderLockGivesUp(t *testing.T) {
+// TestAppendIf_HistoryLost: an After that is lost, or past the end, is ErrHistoryLost, however many items the condition has.
+func TestAppendIf_HistoryLost(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	db, s := prepared(t)
-	condition := neverTogether(t, db, s, 50_000, 20)
-	conn, err := db.Pool.Acquire(t.Context())
-	if err != nil {
+	lost := int64(0)
+	for range 10 {
+		a, err := s.Append(t.Context(), Event{Type: "Old"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		lost = a.Last
+	}
+	for _, sql := range []string{
+		`DELETE FROM tidewire.events_1_tag WHERE position > 5`, `DELETE FROM tidewire.events_1 WHERE position > 5`,
+		`SELECT setval('tidewire.history_seq', (pg_sequence_last_value('tidewire.history_seq') >> 32 << 32) | (tidewire.timeline() + 7))`,
+	} {
+		if _, err := db.Pool.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := reopen(t, db, Config{}).Append(t.Context(), Event{Type: "T", Tags: []string{"many", "tag0"}}); err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Release()
-	for name, q := range map[string]Query{
-		"typed": condition.FailIfEventsMatch, "any type": Tagged("one", "two"),
-	} {
-		var p probes
-		p.add(&q, &s.frequency)
-		args := append(p.calls(0), append(p.columns(), p.textColumn(p.tags), p.tagless, underLock.budget(p.lookups()))...)
-		const sql = `SELECT positions FROM tidewire.events_1_conflicts($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`
-		blocks, _, text := lowest(t, 2000, conn.Conn(), ``, sql, args)
-		if blocks > 2000 {
-			t.Errorf("%s: %d blocks\n%s", name, blocks, text)
+	s = reopen(t, db, Config{}) // nothing in memory
+	for _, items := range []int{1, 40, aLot} {
+		matches, none := manyItems(items), manyItems(items)
+		for i := range none.FailIfEventsMatch.Items {
+			none.FailIfEventsMatch.Items[i].Types = []string{"Nothing"}
 		}
-		var positions []int64
-		err := conn.QueryRow(t.Context(), sql, append([]any{pgx.QueryExecModeDescribeExec}, args...)...).Scan(&positions)
-		if err != nil || len(positions) != 1 || positions[0] != 0 {
-			t.Errorf("%s: %v, %v, want 0 for undecided", name, positions, err)
+		for name, c := range map[string]Condition{"with a conflict": matches, "without a conflict": none} {
+			for _, after := range []int64{lost, 1 << 40} {
+				c.After = after
+				_, err := s.AppendIf(t.Context(), []Event{{Type: "N"}}, c)
+				if errTx := appendIfInTx(t, db, s, Event{Type: "N"}, c); !errors.Is(err, ErrHistoryLost) || !errors.Is(errTx, ErrHistoryLost) {
+					t.Errorf("%d items, after %d, %s: %v, and in a transaction %v, want ErrHistoryLost", items, after, name, err, errTx)
+				}
+			}
 		}
 	}
 }
@@ -186,13 +265,11 @@ FROM generate_series(1, 2501) AS n`)
 		t.Fatal(err)
 	}
 	// Of transactions none are left, of 1 the last, of 2 all, of 3 those from 1000 on.
-	var tx, one, two, three int
-	err = db.Pool.QueryRow(t.Context(), `
-SELECT count(*) FILTER (WHERE number = 0), count(*) FILTER (WHERE writer = 1 AND number > 0),
-	count(*) FILTER (WHERE writer = 2 AND number > 0), count(*) FILTER (WHERE writer = 3 AND number > 0)
-FROM tidewire.events_1_batch`).Scan(&tx, &one, &two, &three)
-	if err != nil || tx != 0 || one != 1 || two != 625 || three != 375 {
-		t.Errorf("%d, %d, %d, %d rows are left, want 0, 1, 625, 375; %v", tx, one, two, three, err)
+	var left string
+	err = db.Pool.QueryRow(t.Context(), `SELECT concat_ws(' ', count(*) FILTER (WHERE number = 0), count(*) FILTER (WHERE writer = 1 AND number > 0),
+		count(*) FILTER (WHERE writer = 2 AND number > 0), count(*) FILTER (WHERE writer = 3 AND number > 0)) FROM tidewire.events_1_batch`).Scan(&left)
+	if err != nil || left != "0 1 625 375" {
+		t.Errorf("%s rows are left, want 0, 1, 625, 375; %v", left, err)
 	}
 	if c := (Config{LockTimeout: math.MaxInt64}).withDefaults(); c.LockTimeout > keepMarks/2 {
 		t.Errorf("a lock is waited for %v, rows are kept for %v", c.LockTimeout, keepMarks)

@@ -4,38 +4,47 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/tidewire/tidewire/internal/testkit"
 )
 
 // TestSweep_GivesUpManyRequests: reading the records of requests takes longer than
 // Timeout allows for one batch.
 func TestSweep_GivesUpManyRequests(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	db, _ := prepared(t)
-	s := reopen(t, db, Config{Timeout: time.Second})
+	s := reopen(t, db, Config{Timeout: 500 * time.Millisecond})
 	appendAndSweep(t, s)
 	if _, err := db.Pool.Exec(t.Context(), `UPDATE tidewire.request_window SET since = since - interval '1 day'`); err != nil {
 		t.Fatal(err)
 	}
-	slow, err := db.Pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	slow := begin(t, db.Pool)
 	if _, err := slow.Exec(t.Context(), fmt.Sprintf(`LOCK TABLE tidewire.request_%d_0, tidewire.request_%[1]d_1`, s.lock())); err != nil {
 		t.Fatal(err)
 	}
 	s.sweep(0, 0)
-	time.Sleep(2 * s.cfg.Timeout)
+	testkit.Eventually(t, "the sweep has waited for twice the time of a batch", func() bool {
+		var long bool
+		err := slow.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'
+			AND clock_timestamp() - query_start > $1)`, 2*s.cfg.Timeout).Scan(&long)
+		return err != nil || long
+	})
 	if err := slow.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	for s.sweeper.busy.Load() {
-		time.Sleep(time.Millisecond)
-	}
+	swept(t, s)
 	var folded bool // what follows is quick, unless the machine is slow
-	err = db.Pool.QueryRow(t.Context(), `SELECT folded OR current = 1 FROM tidewire.request_window`).Scan(&folded)
+	err := db.Pool.QueryRow(t.Context(), `SELECT folded OR current = 1 FROM tidewire.request_window`).Scan(&folded)
 	if err != nil || !folded {
 		t.Errorf("folded: %v, %v: nothing is ever given up", folded, err)
 	}
+}
+
+// swept waits until the Store sweeps no more.
+func swept(t *testing.T, s *Store) {
+	t.Helper()
+	testkit.Eventually(t, "the sweep ends", func() bool { return !s.sweeper.busy.Load() })
 }
 
 // appendAndSweep appends as a client, and returns when the Store has swept: it does so
@@ -47,9 +56,7 @@ func appendAndSweep(t *testing.T, s *Store) {
 			t.Fatal(err)
 		}
 	}
-	for s.sweeper.busy.Load() {
-		time.Sleep(time.Millisecond)
-	}
+	swept(t, s)
 }
 
 // TestSweep_VacuumsOldRequests: many records are deleted, and their table is used again

@@ -1,15 +1,10 @@
 package eventstore_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"fmt"
-	"io"
-	"net"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,6 +13,7 @@ import (
 
 	"github.com/tidewire/tidewire/eventstore"
 	"github.com/tidewire/tidewire/internal/pg"
+	"github.com/tidewire/tidewire/internal/testkit"
 )
 
 func mustExec(t *testing.T, pool *pgxpool.Pool, sql string) {
@@ -38,24 +34,6 @@ func smallPool(t *testing.T, url string, conns int) *pgxpool.Pool {
 	return pool
 }
 
-func TestQuery_TooLarge(t *testing.T) {
-	t.Parallel()
-	s := open(t, setup(t).Pool, eventstore.Config{})
-	item := eventstore.Item{}
-	for n := range eventstore.MaxItemTypes {
-		item.Types = append(item.Types, fmt.Sprint("type", n))
-	}
-	for n := range eventstore.MaxTags {
-		item.Tags = append(item.Tags, fmt.Sprint(n, strings.Repeat("x", 1000)))
-	}
-	q := eventstore.Query{Items: []eventstore.Item{{}, item}}
-	_, err := s.AppendIf(t.Context(), []eventstore.Event{event("A")}, eventstore.Condition{FailIfEventsMatch: q})
-	var problem *eventstore.InvalidError
-	if !errors.As(err, &problem) || problem.Field != "condition.items[1].tags" {
-		t.Errorf("%v, want an InvalidError on condition.items[1].tags", err)
-	}
-}
-
 func TestQuery_MaxBytes(t *testing.T) {
 	t.Parallel()
 	s := open(t, setup(t).Pool, eventstore.Config{})
@@ -64,16 +42,8 @@ func TestQuery_MaxBytes(t *testing.T) {
 	}
 	for _, c := range []struct{ maxBytes, want int }{{1, 1}, {1000, 1}, {1001, 2}, {3000, 3}, {4001, 5}, {1 << 30, 5}} {
 		for _, q := range []eventstore.Query{eventstore.Everything(), eventstore.Tagged("t")} {
-			for _, backwards := range []bool{false, true} {
-				o := eventstore.ReadOptions{MaxBytes: c.maxBytes, Backwards: backwards}
-				events, err := s.Query(t.Context(), q, o)
-				streamed := 0
-				for range s.QueryStream(t.Context(), q, o) {
-					streamed++
-				}
-				if err != nil || len(events) != c.want || streamed != c.want {
-					t.Errorf("%+v: %d events, %d streamed, want %d; %v", o, len(events), streamed, c.want, err)
-				}
+			if events, err := s.Query(t.Context(), q, eventstore.ReadOptions{MaxBytes: c.maxBytes}); err != nil || len(events) != c.want {
+				t.Errorf("%d bytes: %d events, want %d; %v", c.maxBytes, len(events), c.want, err)
 			}
 		}
 	}
@@ -82,116 +52,10 @@ func TestQuery_MaxBytes(t *testing.T) {
 	}
 }
 
-// TestAppendIf_HistoryLostWhileIdle: the last event is lost, as in a failover, while the
-// Store is idle. Its copy in memory must not cause a conflict.
-func TestAppendIf_HistoryLostWhileIdle(t *testing.T) {
-	t.Parallel()
-	for name, idle := range map[string]time.Duration{"closed": time.Millisecond, "open": time.Hour} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			db := setup(t)
-			s := open(t, db.Pool, eventstore.Config{IdleTimeout: idle})
-			mustAppend(t, s, event("A"))
-			mustAppend(t, s, event("Lost", "x"))
-			for _, sql := range []string{
-				`DELETE FROM tidewire.events_1 WHERE position = 2`, `DELETE FROM tidewire.events_1_tag WHERE position = 2`,
-				`DELETE FROM tidewire.events_1_batch WHERE position = 2`, `SELECT setval('tidewire.events_1_position_seq', 1)`,
-			} {
-				mustExec(t, db.Pool, sql)
-			}
-			time.Sleep(1100 * time.Millisecond) // longer than a connection is trusted
-			_, err := s.AppendIf(t.Context(), []eventstore.Event{event("B")}, eventstore.Condition{FailIfEventsMatch: eventstore.Tagged("x"), After: 1})
-			if err != nil {
-				t.Errorf("refused for an event that is gone: %v", err)
-			}
-		})
-	}
-}
-
-// cutBehindAppend is a connection that is lost when a batch was sent; before
-// that it calls sent. The answer to the batch never arrives: pgx reads already
-// while a write takes long.
-type cutBehindAppend struct {
-	net.Conn
-	sent func()
-	lost atomic.Bool
-}
-
-func (c *cutBehindAppend) Write(b []byte) (int, error) {
-	if !bytes.Contains(b, []byte("_append\x00")) || !bytes.Contains(b, []byte(pg.StmtCommit)) {
-		return c.Conn.Write(b)
-	}
-	c.lost.Store(true)
-	n, err := c.Conn.Write(b)
-	c.sent()
-	c.Conn.Close()
-	return n, err
-}
-
-func (c *cutBehindAppend) Read(b []byte) (int, error) {
-	n, err := c.Conn.Read(b)
-	if c.lost.Load() {
-		return 0, io.ErrUnexpectedEOF
-	}
-	return n, err
-}
-
-// TestAppend_OutcomeUnknown: the connection is lost after a batch was sent, and
-// PostgreSQL rejects the next login.
-func TestAppend_OutcomeUnknown(t *testing.T) {
-	t.Parallel()
-	db := setup(t)
-	open(t, db.Pool, eventstore.Config{})
-	other, err := pgx.ParseConfig(db.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	name := other.Database
-	other.Database = "postgres"
-	admin, err := pgx.ConnectConfig(t.Context(), other)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer admin.Close(context.Background())
-	letIn := func(really bool) {
-		if _, err := admin.Exec(context.Background(), fmt.Sprintf(`ALTER DATABASE %s ALLOW_CONNECTIONS %t`, name, really)); err != nil {
-			t.Error(err)
-		}
-	}
-	defer letIn(true)
-	cfg, err := pgxpool.ParseConfig(db.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	dial := cfg.ConnConfig.DialFunc
-	cfg.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
-		conn, err := dial(ctx, network, addr)
-		if err != nil {
-			return nil, err
-		}
-		return &cutBehindAppend{Conn: conn, sent: func() { letIn(false) }}, nil
-	}
-	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(pool.Close)
-	s, err := lookupStore(t.Context(), pool, "", eventstore.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close(t.Context())
-	if _, err := s.Append(t.Context(), event("A")); !errors.Is(err, eventstore.ErrOutcomeUnknown) {
-		t.Errorf("%v, want ErrOutcomeUnknown", err)
-	}
-	if _, err := s.Append(t.Context(), event("B")); err == nil || errors.Is(err, eventstore.ErrOutcomeUnknown) {
-		t.Errorf("%v, want that nothing was stored", err)
-	}
-}
-
 // TestAppend_TakesTooLong: PostgreSQL cannot write one event of a batch in time. The
 // other events are written, and the append of this one fails.
 func TestAppend_TakesTooLong(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	db := setup(t)
 	s := open(t, db.Pool, eventstore.Config{Timeout: 500 * time.Millisecond})
@@ -228,11 +92,7 @@ func TestAppend_NobodyWaits(t *testing.T) {
 	holder := holdLock(t, db.URL, "a stranger", s)
 	var appending sync.WaitGroup
 	appending.Go(func() { mustAppend(t, s, event("First")) })
-	waitFor(t, func() bool {
-		var waiting int
-		err := db.Pool.QueryRow(t.Context(), `SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`).Scan(&waiting)
-		return err == nil && waiting > 0
-	})
+	waitForLock(t, db.Pool)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if _, err := s.Append(ctx, event("Given up")); !errors.Is(err, context.DeadlineExceeded) {
@@ -248,77 +108,46 @@ func TestAppend_NobodyWaits(t *testing.T) {
 	}
 }
 
-// TestSubscription_LeavesConnections: more subscriptions read than there are
-// connections, and none of their reads ends.
-func TestSubscription_LeavesConnections(t *testing.T) {
+// TestReads_LeaveConnections: more subscriptions and queries read than there are connections, and none of their reads ends. They
+// leave connections to appends.
+func TestReads_LeaveConnections(t *testing.T) {
 	t.Parallel()
 	db := setup(t)
-	pool := smallPool(t, db.URL, 4)
-	s := open(t, pool, eventstore.Config{NoListen: true, Poll: time.Hour})
-	lock, err := db.Pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := lock.Exec(t.Context(), `LOCK TABLE tidewire.events_1_tag IN ACCESS EXCLUSIVE MODE`); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	var reading sync.WaitGroup
-	defer reading.Wait()
-	defer cancel()
-	defer lock.Rollback(context.Background())
-	for range 10 {
-		sub, err := s.Follow(eventstore.Tagged("x"), 0)
-		if err != nil {
+	for name, read := range map[string]func(context.Context, *eventstore.Store){
+		"subscriptions": func(ctx context.Context, s *eventstore.Store) {
+			if sub, err := s.Follow(eventstore.Tagged("x"), 0); err == nil {
+				defer sub.Close()
+				sub.Next(ctx)
+			}
+		},
+		"queries": func(ctx context.Context, s *eventstore.Store) {
+			s.Query(ctx, eventstore.Tagged("x"), eventstore.ReadOptions{})
+		},
+	} {
+		pool := smallPool(t, db.URL, 4)
+		s := open(t, pool, eventstore.Config{NoListen: true, Poll: time.Hour})
+		lock := begin(t, db.Pool)
+		if _, err := lock.Exec(t.Context(), `LOCK TABLE tidewire.events_1_tag IN ACCESS EXCLUSIVE MODE`); err != nil {
 			t.Fatal(err)
 		}
-		defer sub.Close()
-		reading.Go(func() { sub.Next(ctx) })
-	}
-	waitFor(t, func() bool { return pool.Stat().AcquiredConns() >= 2 })
-	short, stop := context.WithTimeout(t.Context(), 5*time.Second)
-	defer stop()
-	for range 2 {
-		conn, err := pool.Acquire(short)
-		if err != nil {
-			t.Fatalf("no connection is left for appends: %v", err)
+		ctx, cancel := context.WithCancel(t.Context())
+		var reading sync.WaitGroup
+		for range 10 {
+			reading.Go(func() { read(ctx, s) })
 		}
-		defer conn.Release()
-	}
-}
-
-// TestQuery_LeavesConnections: more queries wait for PostgreSQL than the pool has
-// connections, but an append still gets one.
-func TestQuery_LeavesConnections(t *testing.T) {
-	t.Parallel()
-	db := setup(t)
-	pool := smallPool(t, db.URL, 4)
-	s := open(t, pool, eventstore.Config{NoListen: true})
-	lock, err := db.Pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := lock.Exec(t.Context(), `LOCK TABLE tidewire.events_1_tag IN ACCESS EXCLUSIVE MODE`); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	var reading sync.WaitGroup
-	defer reading.Wait()
-	defer cancel()
-	defer lock.Rollback(context.Background())
-	var begun atomic.Int32
-	for range 10 {
-		reading.Go(func() {
-			begun.Add(1)
-			s.Query(ctx, eventstore.Tagged("x"), eventstore.ReadOptions{})
-		})
-	}
-	waitFor(t, func() bool { return begun.Load() == 10 && pool.Stat().AcquiredConns() >= 2 })
-	for range 50 { // for the others to try
-		if taken := pool.Stat().AcquiredConns(); taken > 2 {
-			t.Fatalf("queries have taken %d of 4 connections", taken)
+		testkit.Eventually(t, "two of them read", func() bool { return pool.Stat().AcquiredConns() >= 2 })
+		for range 2 {
+			conn, err := pool.Acquire(soon(t))
+			if err != nil {
+				t.Fatalf("%s: no connection is left for appends: %v", name, err)
+			}
+			defer conn.Release()
 		}
-		time.Sleep(5 * time.Millisecond)
+		cancel()
+		reading.Wait()
+		if err := lock.Rollback(t.Context()); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
@@ -343,11 +172,7 @@ BEGIN
 	SELECT * INTO head, positions, page, searched
 		FROM tidewire.events_1_page_all($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14);
 END $$`)
-	sub, err := s.Follow(eventstore.Tagged("x", "y"), 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer sub.Close()
+	sub := follow(t, s, eventstore.Tagged("x", "y"), 0)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for _, position := range []int64{1, want} {
@@ -385,38 +210,6 @@ func TestAppendIfTx_WantEvents(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
-}
-
-// TestClose_ByMany closes while appends wait for room in a batch.
-func TestClose_ByMany(t *testing.T) {
-	t.Parallel()
-	db := setup(t)
-	s := open(t, db.Pool, eventstore.Config{MaxBatch: 1})
-	holder := holdLock(t, db.URL, "a stranger", s)
-	var running sync.WaitGroup
-	var begun atomic.Int32
-	for range 20 {
-		running.Go(func() {
-			begun.Add(1)
-			if _, err := s.Append(t.Context(), event("A")); err != nil && !errors.Is(err, eventstore.ErrClosed) {
-				t.Error(err)
-			}
-		})
-	}
-	waitFor(t, func() bool { return begun.Load() == 20 })
-	time.Sleep(20 * time.Millisecond) // most of them wait for room
-	for range 10 {
-		running.Go(func() {
-			if err := s.Close(t.Context()); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	time.Sleep(20 * time.Millisecond)
-	if _, err := holder.Exec(t.Context(), `COMMIT`); err != nil {
-		t.Fatal(err)
-	}
-	running.Wait()
 }
 
 // TestDecide_WaitsForItsTurn: Decide waits while the only slot is taken.

@@ -1,10 +1,8 @@
 package eventstore_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"os"
 	"testing"
 	"time"
@@ -15,6 +13,7 @@ import (
 	"github.com/tidewire/tidewire/eventstore"
 	"github.com/tidewire/tidewire/internal/pg"
 	"github.com/tidewire/tidewire/internal/pgtest"
+	"github.com/tidewire/tidewire/internal/testkit"
 	"github.com/tidewire/tidewire/migrate"
 )
 
@@ -27,46 +26,39 @@ var strangeDefaults = map[string]string{
 // manyStores share a pool of few connections: each returns its connection at once.
 var manyStores = eventstore.Config{IdleTimeout: time.Millisecond, NoListen: true}
 
-// TestStore_StrangeDefaults appends after slow transactions, where the defaults of
-// the database would end the wait for them again and again.
+// TestStore_StrangeDefaults appends after a slow transaction, where the defaults of the database would end the wait for it again and
+// again.
 func TestStore_StrangeDefaults(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	db := setup(t)
 	pgtest.SetDefaults(t, db, strangeDefaults)
-	for n := range 6 {
-		t.Run(fmt.Sprint(n), func(t *testing.T) {
-			t.Parallel()
-			s, err := ensureStore(t.Context(), db.Pool, fmt.Sprint("store ", n), manyStores)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer s.Close(context.Background())
-			appendAfterOther(t, db.URL, s, 1500*time.Millisecond+time.Duration(n)*200*time.Millisecond)
-			if _, err := s.AppendAs(t.Context(), eventstore.RequestID{Client: "p"}, event("B")); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-}
-
-// appendAfterOther appends while another session holds the lock for that long.
-func appendAfterOther(t *testing.T, url string, s *eventstore.Store, long time.Duration) {
-	t.Helper()
-	holder := holdLock(t, url, "an application", s)
-	if _, err := holder.Exec(t.Context(), `SET LOCAL idle_in_transaction_session_timeout = 0`); err != nil {
-		t.Error(err)
+	s := open(t, db.Pool, manyStores)
+	holder := holdLock(t, db.URL, "an application", s)
+	for _, sql := range []string{`SET LOCAL idle_in_transaction_session_timeout = 0`, `SET LOCAL statement_timeout = 0`} {
+		if _, err := holder.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
 	}
 	appended := make(chan error, 1)
 	go func() {
 		_, err := s.AppendIf(t.Context(), []eventstore.Event{event("A", "x")}, eventstore.Condition{FailIfEventsMatch: eventstore.Tagged("x")})
 		appended <- err
 	}()
-	time.Sleep(long) // several times what a statement may take
+	waitForLock(t, db.Pool)
+	testkit.Eventually(t, "the transaction lasts three times as long as a statement may", func() bool {
+		var long bool
+		err := holder.QueryRow(t.Context(), `SELECT clock_timestamp() - xact_start > '1500 ms' FROM pg_stat_activity WHERE pid = pg_backend_pid()`).Scan(&long)
+		return err != nil || long
+	})
 	if _, err := holder.Exec(t.Context(), `COMMIT`); err != nil {
 		t.Error(err)
 	}
 	if err := <-appended; err != nil {
-		t.Errorf("an append after a transaction of %v: %v", long, err)
+		t.Errorf("an append after a long transaction: %v", err)
+	}
+	if _, err := s.AppendAs(t.Context(), eventstore.RequestID{Client: "p"}, event("B")); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -98,20 +90,20 @@ func TestStore_Published(t *testing.T) {
 // TestStore_LeastRights does everything as the owner of the database, who is no
 // superuser.
 func TestStore_LeastRights(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	server := pgtest.Start(t)
 	admin := poolOf(t, server.URL())
 	mustExec(t, admin, `CREATE ROLE plain LOGIN`)
 	mustExec(t, admin, `DO $$ BEGIN EXECUTE format('ALTER DATABASE %I OWNER TO plain', current_database()); END $$`)
 	letIn(t, admin, "plain")
-	plain := withUser(t, server.URL(), "plain")
-	waitFor(t, func() bool {
+	plain := server.URL() + "&user=plain"
+	testkit.Eventually(t, "the role is let in", func() bool {
 		conn, err := pgx.Connect(t.Context(), plain)
 		if err != nil {
 			return false
 		}
-		conn.Close(t.Context())
-		return true
+		return conn.Close(t.Context()) == nil
 	})
 	owned := poolOf(t, plain)
 	if _, err := migrate.Up(t.Context(), owned); err != nil {
@@ -150,47 +142,25 @@ func letIn(t *testing.T, admin *pgxpool.Pool, role string) {
 	mustExec(t, admin, `SELECT pg_reload_conf()`)
 }
 
-func withUser(t *testing.T, text, user string) string {
-	t.Helper()
-	u, err := url.Parse(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	q := u.Query()
-	q.Set("user", user)
-	u.RawQuery = q.Encode()
-	return u.String()
-}
-
 // TestDrop_LeavesOthers drops the first of eleven stores: names of the tables and
 // functions of store 11 begin as those of store 1 do.
 func TestDrop_LeavesOthers(t *testing.T) {
+	slow(t)
 	t.Parallel()
-	for name, settings := range map[string]map[string]string{"usual": nil, "strange": strangeDefaults} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			db := setup(t)
-			pgtest.SetDefaults(t, db, settings)
-			stores := make(map[int32]*eventstore.Store)
-			for n := 1; len(stores) < 11; n++ {
-				s, err := ensureStore(t.Context(), db.Pool, fmt.Sprint("store ", n), manyStores)
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer s.Close(context.Background())
-				stores[s.ID()] = s
-				mustAppend(t, s, event("A"))
-			}
-			one, eleven := stores[1], stores[11]
-			if err := eventstore.Drop(t.Context(), db.Pool, one.Name()); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := eleven.Append(t.Context(), event("B", "x")); err != nil {
-				t.Errorf("append to the other store: %v", err)
-			}
-			if all, err := eleven.Query(t.Context(), eventstore.Tagged("x"), eventstore.ReadOptions{}); err != nil || len(all) != 1 {
-				t.Errorf("query of the other store: %v, %v", all, err)
-			}
-		})
+	db := setup(t)
+	pgtest.SetDefaults(t, db, strangeDefaults)
+	stores := make(map[int32]*eventstore.Store)
+	for n := 1; len(stores) < 11; n++ {
+		s := openNamed(t, db.Pool, fmt.Sprint("store ", n), manyStores)
+		stores[s.ID()] = s
+		mustAppend(t, s, event("A"))
+	}
+	one, eleven := stores[1], stores[11]
+	if err := eventstore.Drop(t.Context(), db.Pool, one.Name()); err != nil {
+		t.Fatal(err)
+	}
+	mustAppend(t, eleven, event("B", "x"))
+	if all, err := eleven.Query(t.Context(), eventstore.Tagged("x"), eventstore.ReadOptions{}); err != nil || len(all) != 1 {
+		t.Errorf("query of the other store: %v, %v", all, err)
 	}
 }

@@ -1,21 +1,17 @@
 package eventstore_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tidewire/tidewire/eventstore"
 	"github.com/tidewire/tidewire/internal/pg"
-	"github.com/tidewire/tidewire/internal/pgtest"
-	"github.com/tidewire/tidewire/migrate"
+	"github.com/tidewire/tidewire/internal/testkit"
 )
 
 func mustAppendAs(t *testing.T, s *eventstore.Store, p eventstore.RequestID, events ...eventstore.Event) []int64 {
@@ -63,16 +59,6 @@ func TestAppendAs_Once(t *testing.T) {
 			t.Errorf("%+v: %v, want ErrInvalid", p, err)
 		}
 	}
-	if err := other.Close(soon(t)); err != nil {
-		t.Fatal(err)
-	}
-	if err := eventstore.Drop(soon(t), db.Pool, ""); err != nil {
-		t.Error(err)
-	}
-	var left int
-	if err := db.Pool.QueryRow(soon(t), `SELECT count(*) FROM pg_tables WHERE tablename LIKE 'request\_1%' OR tablename LIKE 'events\_%'`).Scan(&left); err != nil || left > 0 {
-		t.Errorf("%d tables left, %v", left, err)
-	}
 }
 
 // TestAppendIfAs_RejectedIsEvaluatedAnew: a request does not conflict with its own
@@ -115,7 +101,7 @@ func rotate(t *testing.T, pool *pgxpool.Pool) {
 	before := current()
 	mustExec(t, pool, fmt.Sprintf(`UPDATE tidewire.request_window SET since = since - interval '%d s' WHERE stream = %d`,
 		int(eventstore.KeepRequests.Seconds()), lock))
-	waitFor(t, func() bool {
+	testkit.Eventually(t, "the tables have changed places", func() bool {
 		for _, sql := range []string{`SELECT tidewire.fold_requests($1, $2)`, `SELECT tidewire.swap_requests($1, $2)`} {
 			_, err := pool.Exec(soon(t), sql, lock, eventstore.KeepRequests)
 			if err != nil && pg.Code(err) != pg.CodeLockNotAvailable {
@@ -151,81 +137,5 @@ func TestAppendAs_TooOld(t *testing.T) {
 	mustAppendAs(t, s, eventstore.RequestID{Client: "q", Sequence: 1}, event("A"))
 	if n := len(everything(t, s)); n != 3 {
 		t.Errorf("%d events, want 3", n)
-	}
-}
-
-// TestAppendAs_LostConnectionsAndCrashes: clients repeat their requests on two Stores
-// while connections are cut and PostgreSQL is killed. Each request is stored once, at
-// the positions that all its answers name.
-func TestAppendAs_LostConnectionsAndCrashes(t *testing.T) {
-	t.Parallel()
-	for seed := range pgtest.Seeds() {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			t.Parallel()
-			server := pgtest.Start(t)
-			pool := poolOf(t, server.URL())
-			if _, err := migrate.Up(soon(t), pool); err != nil {
-				t.Fatal(err)
-			}
-			one := open(t, pool, eventstore.Config{})
-			var two *eventstore.Store
-			for cut := cutPool(t, server.URL(), seed, 60); two == nil; {
-				two, _ = lookupStore(soon(t), cut, "", eventstore.Config{})
-			}
-			t.Cleanup(func() { two.Close(context.Background()) })
-			var mu sync.Mutex
-			first := make(map[eventstore.RequestID]int64)
-			ask := func(s *eventstore.Store, p eventstore.RequestID, patience time.Duration) bool {
-				ctx, cancel := context.WithTimeout(soon(t), patience)
-				defer cancel()
-				tag := fmt.Sprint(p.Client, ":", p.Sequence)
-				got, err := allOf(s.AppendIfAs(ctx, p, []eventstore.Event{event("A", tag), event("B", tag)}, eventstore.Condition{FailIfEventsMatch: eventstore.Tagged(tag)}))
-				if err != nil {
-					if ctx.Err() == nil {
-						t.Errorf("%v: %v", p, err)
-					}
-					return false
-				}
-				mu.Lock()
-				defer mu.Unlock()
-				if before := first[p]; before != 0 && before != got[0] {
-					t.Errorf("%v was answered %d and %d", p, before, got[0])
-				}
-				first[p] = got[0]
-				return true
-			}
-			var asking sync.WaitGroup
-			for c := range 8 {
-				asking.Go(func() {
-					random := rand.New(rand.NewPCG(seed, uint64(c)))
-					for n := range int64(40) {
-						p := eventstore.RequestID{Client: fmt.Sprint("p", c%4), Sequence: n} // of two callers each
-						for i, s := range []*eventstore.Store{one, two} {
-							ask(s, p, time.Duration(random.IntN(20))*time.Millisecond)
-							if i == c%2 {
-								for !ask(s, p, time.Minute) && !t.Failed() {
-								}
-							}
-						}
-					}
-				})
-			}
-			for range 2 {
-				time.Sleep(time.Duration(50+seed%7*50) * time.Millisecond) // a moment under load
-				pgtest.Crash(t, server)
-			}
-			asking.Wait()
-			all := everything(t, one)
-			if len(all) != 2*len(first) || len(first) != 160 {
-				t.Errorf("%d events of %d requests, want 320 of 160", len(all), len(first))
-			}
-			for _, e := range all {
-				for p, position := range first {
-					if e.Type == "A" && e.Tags[0] == fmt.Sprint(p.Client, ":", p.Sequence) && e.Position != position {
-						t.Errorf("%v is stored at %d, and was answered %d", p, e.Position, position)
-					}
-				}
-			}
-		})
 	}
 }

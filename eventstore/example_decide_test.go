@@ -147,32 +147,6 @@ func Example_moneyTransfer() {
 	// bob has 70
 }
 
-// A seat is booked once: one condition is enough, without a read.
-func Example_ticketBooking() {
-	ctx := context.Background()
-	store, done := exampleStore()
-	defer done()
-
-	book := func(seat, by string) error {
-		booked := eventstore.Event{Type: "SeatBooked", Tags: []string{"show:1", "seat:" + seat, "customer:" + by}}
-		free := eventstore.Query{Items: []eventstore.Item{{Types: []string{"SeatBooked"}, Tags: []string{"show:1", "seat:" + seat}}}}
-		_, err := store.AppendIf(ctx, []eventstore.Event{booked}, eventstore.Condition{FailIfEventsMatch: free, WantEvents: 1})
-		return err
-	}
-
-	fmt.Println(book("4A", "ann"))
-	err := book("4A", "bob")
-	var conflict *eventstore.ConflictError
-	if errors.As(err, &conflict) {
-		fmt.Println("booked by", conflict.Events[0].Tags[2])
-	}
-	fmt.Println(book("4B", "bob"))
-	// Output:
-	// <nil>
-	// booked by customer:ann
-	// <nil>
-}
-
 // Invoice numbers have no gaps, although positions may: each number follows
 // from the last invoice, and the append fails if that is not the last any more.
 func Example_invoiceNumbers() {

@@ -1,22 +1,14 @@
 package eventstore_test
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"net"
-	"os"
-	"os/exec"
-	"runtime/pprof"
-	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -24,73 +16,8 @@ import (
 	"github.com/tidewire/tidewire/eventstore"
 	"github.com/tidewire/tidewire/internal/pg"
 	"github.com/tidewire/tidewire/internal/pgtest"
-	"github.com/tidewire/tidewire/migrate"
+	"github.com/tidewire/tidewire/internal/testkit"
 )
-
-// asProcess has the test's own program race on the database of that URL.
-const asProcess = "TIDEWIRE_TEST_EVENTS_URL"
-
-// raceAsProcess appends until it is killed, and prints every outcome.
-func raceAsProcess(url string) error {
-	ctx := context.Background()
-	pool, err := pg.Open(ctx, pg.PoolConfig{URL: url})
-	if err != nil {
-		return err
-	}
-	defer pool.Close()
-	s, err := lookupStore(ctx, pool, "", eventstore.Config{})
-	if err != nil {
-		return err
-	}
-	out := json.NewEncoder(os.Stdout)
-	var mu sync.Mutex
-	race(ctx, s, "process", uint64(os.Getpid()), 5, 1<<30, func(o outcome) {
-		mu.Lock()
-		defer mu.Unlock()
-		out.Encode(o)
-	})
-	return nil
-}
-
-// process is another process that appends to the store.
-type process struct {
-	cmd     *exec.Cmd
-	reading sync.WaitGroup
-}
-
-func startProcess(t *testing.T, url string, note func(outcome)) *process {
-	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &process{cmd: exec.Command(self)}
-	p.cmd.Env = append(os.Environ(), asProcess+"="+url)
-	p.cmd.Stderr = os.Stderr
-	out, err := p.cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	p.reading.Go(func() {
-		for lines := bufio.NewScanner(out); lines.Scan(); {
-			var o outcome
-			if json.Unmarshal(lines.Bytes(), &o) == nil { // the last line may be half a one
-				note(o)
-			}
-		}
-	})
-	return p
-}
-
-// kill ends the process without any chance to finish.
-func (p *process) kill() {
-	p.cmd.Process.Kill()
-	p.reading.Wait()
-	p.cmd.Wait()
-}
 
 // cuttable is a connection that breaks at random: before it sends something, after
 // that, or when PostgreSQL has processed it and answers.
@@ -165,106 +92,84 @@ func poolOf(t testing.TB, url string) *pgxpool.Pool {
 	return pool
 }
 
-// checkerSeeds is a few, and hundreds if asked for more than one.
-func checkerSeeds() uint64 {
-	if n := pgtest.Seeds(); n > 1 {
-		return 30 * n
-	}
-	return 3
+// openThrough is open through a pool whose connections break: it repeats what meets a break.
+func openThrough(t *testing.T, pool *pgxpool.Pool, cfg eventstore.Config) (s *eventstore.Store) {
+	t.Helper()
+	testkit.Eventually(t, "the store is opened", func() (opened bool) {
+		var err error
+		s, err = lookupStore(t.Context(), pool, "", cfg)
+		return err == nil
+	})
+	t.Cleanup(func() { s.Close(context.Background()) })
+	return s
 }
 
-// TestAppendIf_ReplayedOneByOne races two Stores, of which one loses its
-// connections.
+// TestAppendIf_ReplayedOneByOne races two Stores, of which one loses its connections: the stored events are those of all accepted
+// appends, one after the other, in the order in which they were answered.
 func TestAppendIf_ReplayedOneByOne(t *testing.T) {
+	slow(t)
 	t.Parallel()
-	for seed := range checkerSeeds() {
+	for seed := range pgtest.Seeds() {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			db := setup(t)
-			var l ledger
-			var racing sync.WaitGroup
 			open(t, db.Pool, eventstore.Config{})
-			for n, pool := range []*pgxpool.Pool{poolOf(t, db.URL), cutPool(t, db.URL, seed, 60)} {
-				var s *eventstore.Store
-				for s == nil {
-					s, _ = lookupStore(t.Context(), pool, "", eventstore.Config{TailEvents: 40})
-				}
-				t.Cleanup(func() { s.Close(context.Background()) })
-				racing.Go(func() { race(t.Context(), s, fmt.Sprint("store", n), seed*10+uint64(n), 12, 40, l.note) })
+			cfg := eventstore.Config{TailEvents: 40}
+			var r racers
+			for _, pool := range []*pgxpool.Pool{poolOf(t, db.URL), cutPool(t, db.URL, seed, 60)} {
+				r.stores = append(r.stores, openThrough(t, pool, cfg))
 			}
-			racing.Wait()
-			l.check(t, readStored(t, db.Pool))
+			r.race(t.Context(), "caller", seed, 20, 40)
+			r.check(t, readStored(t, db.Pool))
 			wantIndexed(t, db.Pool)
 		})
 	}
 }
 
-// TestAppendIf_ReplayedAfterKills kills PostgreSQL and a process under way.
+// TestAppendIf_ReplayedAfterKills kills PostgreSQL under way. A subscription waits while PostgreSQL is away, and gets all events.
 func TestAppendIf_ReplayedAfterKills(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	for seed := range pgtest.Seeds() {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			server := pgtest.Start(t)
-			pool := poolOf(t, server.URL())
-			if _, err := migrate.Up(t.Context(), pool); err != nil {
+			pool, err := openMigrated(t.Context(), server.URL())
+			if err != nil {
 				t.Fatal(err)
 			}
-			var l ledger
-			one, two := open(t, pool, eventstore.Config{}), open(t, poolOf(t, server.URL()), eventstore.Config{TailEvents: 20})
-			other := startProcess(t, server.URL(), l.note)
-			defer other.kill()
+			t.Cleanup(pool.Close)
+			var r racers
+			r.stores = append(r.stores, open(t, pool, eventstore.Config{}), openThrough(t, cutPool(t, server.URL(), seed, 60), eventstore.Config{TailEvents: 20}))
+			sub := follow(t, r.stores[0], eventstore.Everything(), 0)
 			racing, over := context.WithCancel(t.Context())
 			defer over()
 			var callers sync.WaitGroup
-			callers.Go(func() { race(racing, one, "one", seed, 8, 1<<30, l.noteUntil(racing)) })
-			callers.Go(func() { race(racing, two, "two", seed+1000, 8, 1<<30, l.noteUntil(racing)) })
+			callers.Go(func() { r.race(racing, "caller", seed, 16, 1<<30) })
 			random := rand.New(rand.NewPCG(seed, 4))
-			for round := range 2 {
-				time.Sleep(time.Duration(100+random.IntN(300)) * time.Millisecond) // a random moment under load
+			for range 2 {
+				<-r.more(20 + random.IntN(200))
 				pgtest.Crash(t, server)
-				if round == 0 {
-					l.await(t, "process") // it has found its way back as well
-					other.kill()
-				}
 			}
-			l.await(t, "one", "two")
+			<-r.more(50)
 			over()
 			callers.Wait()
-			l.check(t, readStored(t, pool))
+			log := readStored(t, pool)
+			for next := 0; next < len(log); {
+				page, err := sub.Next(soon(t))
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, e := range page {
+					if next >= len(log) || e.Position != log[next].position {
+						t.Fatalf("the subscription has the event at %d, want number %d of %d", e.Position, next, len(log))
+					}
+					next++
+				}
+			}
+			r.check(t, log)
 			wantIndexed(t, pool)
 		})
-	}
-}
-
-// noteUntil records outcomes until ctx ends: an abandoned append has none.
-func (l *ledger) noteUntil(ctx context.Context) func(outcome) {
-	return func(o outcome) {
-		if o.Err == "" || ctx.Err() == nil {
-			l.note(o)
-		}
-	}
-}
-
-// await waits until each of the named has had an answer from now on.
-func (l *ledger) await(t *testing.T, names ...string) {
-	t.Helper()
-	l.mu.Lock()
-	next := len(l.outcomes)
-	l.mu.Unlock()
-	missing := slices.Clone(names)
-	for deadline := time.Now().Add(3 * time.Minute); len(missing) > 0; time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			var stacks strings.Builder
-			pprof.Lookup("goroutine").WriteTo(&stacks, 1)
-			t.Fatalf("no answers for %v in three minutes\n%s", missing, stacks.String())
-		}
-		l.mu.Lock() // not for long: those who answer need it
-		for ; next < len(l.outcomes); next++ {
-			o := l.outcomes[next]
-			missing = slices.DeleteFunc(missing, func(name string) bool { return o.Err == "" && strings.HasPrefix(o.Op.Name, name) })
-		}
-		l.mu.Unlock()
 	}
 }
 

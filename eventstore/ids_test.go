@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -59,45 +58,6 @@ func TestAppendIf_RepeatedWithIDs(t *testing.T) {
 	}
 }
 
-// TestAppend_SameIDAtOnce: callers of two Stores make the same appends. Each is stored
-// once, and all callers get its positions. Other appends in their batches are not
-// affected.
-func TestAppend_SameIDAtOnce(t *testing.T) {
-	t.Parallel()
-	db := setup(t)
-	stores := []*eventstore.Store{open(t, db.Pool, eventstore.Config{}), open(t, poolOf(t, db.URL), eventstore.Config{})}
-	const rounds = 20
-	var mu sync.Mutex
-	answers := make(map[string][]int64)
-	var calling sync.WaitGroup
-	for c := range 8 {
-		calling.Go(func() {
-			for n := range rounds {
-				name := fmt.Sprint("shared ", n)
-				positions, err := allOf(stores[c%2].Append(soon(t), withIDs(name, event("A", "n:"+name), event("B"))...))
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				if _, err := stores[c%2].Append(soon(t), event("Own", fmt.Sprint("c:", c))); err != nil {
-					t.Error(err)
-				}
-				mu.Lock()
-				if before, ok := answers[name]; ok && !slices.Equal(before, positions) {
-					t.Errorf("%s is at %v and at %v", name, before, positions)
-				}
-				answers[name] = positions
-				mu.Unlock()
-			}
-		})
-	}
-	calling.Wait()
-	if all := everything(t, stores[0]); len(all) != 2*rounds+8*rounds {
-		t.Errorf("%d events, want %d", len(all), 10*rounds)
-	}
-	wantIndexed(t, db.Pool)
-}
-
 func TestAppendIfTx(t *testing.T) {
 	t.Parallel()
 	db := setup(t)
@@ -134,10 +94,7 @@ func TestAppendIfTx(t *testing.T) {
 	if !errors.As(err, &conflict) || len(everything(t, s)) != 2 || conflict.Position != everything(t, s)[0].Position {
 		t.Errorf("%v, want a conflict with the first of two events", err)
 	}
-	tx, err := db.Pool.Begin(soon(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	tx := begin(t, db.Pool)
 	if _, err := s.AppendTx(soon(t), tx, event("RolledBack")); err != nil {
 		t.Fatal(err)
 	}

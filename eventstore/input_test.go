@@ -24,6 +24,13 @@ func TestAppend_BadInput(t *testing.T) {
 	for i := range large {
 		large[i] = eventstore.Event{Type: "Large", Data: make([]byte, eventstore.MaxData)}
 	}
+	var wide eventstore.Item // within each limit, and too large in all
+	for n := range eventstore.MaxItemTypes {
+		wide.Types = append(wide.Types, fmt.Sprint("type", n))
+	}
+	for n := range eventstore.MaxTags {
+		wide.Tags = append(wide.Tags, fmt.Sprint(n, strings.Repeat("x", 1000)))
+	}
 	item := func(types []string, tags []string) eventstore.Condition {
 		return eventstore.Condition{FailIfEventsMatch: eventstore.Query{Items: []eventstore.Item{{Tags: []string{"a"}}, {Types: types, Tags: tags}}}}
 	}
@@ -54,6 +61,7 @@ func TestAppend_BadInput(t *testing.T) {
 		{"condition.items[1].types", []eventstore.Event{good}, item(make([]string, 1001), nil)},
 		{"condition.items[1].tags", []eventstore.Event{good}, item(nil, []string{"\x00"})},
 		{"condition.items[1].tags", []eventstore.Event{good}, item(nil, make([]string, 101))},
+		{"condition.items[1].tags", []eventstore.Event{good}, item(wide.Types, wide.Tags)},
 		{"condition.items", []eventstore.Event{good}, eventstore.Condition{FailIfEventsMatch: eventstore.Query{Items: make([]eventstore.Item, 1001)}}},
 	} {
 		_, err := s.AppendIf(t.Context(), c.events, c.condition)

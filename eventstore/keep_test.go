@@ -3,9 +3,10 @@ package eventstore
 import (
 	"runtime"
 	"testing"
-	"time"
 	"unsafe"
 	"weak"
+
+	"github.com/tidewire/tidewire/internal/testkit"
 )
 
 // appendPart appends an event whose strings are parts of a large value, as those
@@ -30,11 +31,8 @@ func TestAppend_KeepsNothingOfTheCallers(t *testing.T) {
 	t.Parallel()
 	_, s := prepared(t)
 	page := appendPart(t, s)
-	for began := time.Now(); time.Since(began) < 10*time.Second; { // the committer may still be at it
-		if runtime.GC(); page.Value() == nil { // pools let go of something with the second
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	t.Error("what an event's strings were part of is kept")
+	testkit.Eventually(t, "what an event's strings were part of is let go", func() bool { // the committer may still be at it
+		runtime.GC() // pools let go of something with the second
+		return page.Value() == nil
+	})
 }

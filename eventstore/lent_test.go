@@ -3,6 +3,7 @@ package eventstore
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -86,5 +87,39 @@ func TestWriter_HoldsOnLostConnection(t *testing.T) {
 	w.write(t.Context(), b)
 	if got := <-y.done; !errors.As(got.err, &conflict) {
 		t.Errorf("stored at %d, %v: want a conflict with the event at 1, which matches the condition", got.first, got.err)
+	}
+}
+
+// TestWriter_HistoryLostWhileIdle: the last event is lost, as in a failover, while the Store is idle. Its copy in memory must not
+// cause a conflict.
+func TestWriter_HistoryLostWhileIdle(t *testing.T) {
+	t.Parallel()
+	db, s := prepared(t)
+	w := newWriter(s)
+	defer w.on.Close()
+	write := func(e Event, condition *Condition) answer {
+		c := newCall([]Event{e}, 100, condition, &s.frequency)
+		if b, _ := w.assemble(t.Context(), []*call{c}); len(b.calls) > 0 {
+			w.write(t.Context(), b)
+		}
+		return <-c.done
+	}
+	write(Event{Type: "A"}, nil)
+	write(Event{Type: "Lost", Tags: []string{"x"}}, nil)
+	unless := &Condition{FailIfEventsMatch: Tagged("x"), After: 1}
+	if got := write(Event{Type: "B"}, unless); !errors.Is(got.err, ErrConflict) {
+		t.Errorf("%+v, want a conflict", got)
+	}
+	for _, sql := range []string{
+		`DELETE FROM tidewire.events_1 WHERE position = 2`, `DELETE FROM tidewire.events_1_tag WHERE position = 2`,
+		`DELETE FROM tidewire.events_1_batch WHERE position = 2`, `SELECT setval('tidewire.events_1_position_seq', 1)`,
+	} {
+		if _, err := db.Pool.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.used = time.Now().Add(-trusted)
+	if got := write(Event{Type: "B"}, unless); got.err != nil {
+		t.Errorf("refused for an event that is gone: %v", got.err)
 	}
 }

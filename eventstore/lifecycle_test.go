@@ -13,9 +13,11 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tidewire/tidewire/eventstore"
 	"github.com/tidewire/tidewire/internal/pg"
+	"github.com/tidewire/tidewire/internal/testkit"
 )
 
 // holdLock makes a connection with that application_name hold the store's lock, and wait
@@ -39,17 +41,6 @@ func holdLock(t *testing.T, url, name string, s *eventstore.Store) *pgx.Conn {
 		t.Fatal(err)
 	}
 	return conn
-}
-
-func TestAppend_EndsFrozenHolder(t *testing.T) {
-	t.Parallel()
-	db := setup(t)
-	s := open(t, db.Pool, eventstore.Config{LockTimeout: 50 * time.Millisecond})
-	frozen := holdLock(t, db.URL, pg.WriterName, s)
-	mustAppend(t, s, event("A"))
-	if err := frozen.Ping(t.Context()); err == nil {
-		t.Error("the session that was frozen lives on")
-	}
 }
 
 // tries is a log that counts.
@@ -77,17 +68,13 @@ func TestAppendTx_HeldForLong(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer pool.Close()
-	tx, err := pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer tx.Rollback(context.Background())
+	tx := begin(t, pool)
 	if _, err := s.AppendTx(t.Context(), tx, event("First")); err != nil {
 		t.Fatal(err)
 	}
 	var appending sync.WaitGroup
 	appending.Go(func() { mustAppend(t, s, event("Second")) })
-	waitFor(t, func() bool { return failed.n.Load() >= 5 }) // each time it looks whom to end
+	testkit.Eventually(t, "it tries several times", func() bool { return failed.n.Load() >= 5 }) // each time it looks whom to end
 	if err := tx.Commit(t.Context()); err != nil {
 		t.Errorf("the caller's transaction: %v", err)
 	}
@@ -113,11 +100,7 @@ func TestClose_Abandons(t *testing.T) {
 			}
 		})
 	}
-	waitFor(t, func() bool {
-		var waiting int
-		err := db.Pool.QueryRow(t.Context(), `SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted`).Scan(&waiting)
-		return err == nil && waiting > 0
-	})
+	waitForLock(t, db.Pool)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := s.Close(ctx); !errors.Is(err, eventstore.ErrOutcomeUnknown) {
@@ -126,45 +109,31 @@ func TestClose_Abandons(t *testing.T) {
 	appending.Wait()
 }
 
-func waitFor(t *testing.T, condition func() bool) {
+// waitForLock waits until a session waits for a lock.
+func waitForLock(t *testing.T, pool *pgxpool.Pool) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !condition(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("not so within a minute")
-		}
-	}
+	testkit.Eventually(t, "a session waits for a lock", func() bool {
+		var waiting int
+		err := pool.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`).Scan(&waiting)
+		return err == nil && waiting > 0
+	})
 }
 
-// TestClose_GivesUpNothing: a Close that does not wait returns ErrOutcomeUnknown only if it
-// has abandoned an append.
-func TestClose_GivesUpNothing(t *testing.T) {
-	t.Parallel()
-	s := open(t, setup(t).Pool, eventstore.Config{})
-	if _, err := s.Append(t.Context(), event("A")); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := s.Close(ctx); err != nil {
-		t.Error(err)
-	}
-}
-
-// TestClose_AnswersWhatWasAccepted closes under load: every append is answered
-// with positions that hold its event, or was not accepted.
+// TestClose_AnswersWhatWasAccepted closes several times under load, with callers that wait for room in a batch: every append is
+// answered with positions that hold its event, or was not accepted.
 func TestClose_AnswersWhatWasAccepted(t *testing.T) {
 	t.Parallel()
 	db := setup(t)
-	s, reader := open(t, db.Pool, eventstore.Config{}), open(t, poolOf(t, db.URL), eventstore.Config{})
-	var mu sync.Mutex
-	answered := make(map[int64]string)
-	var appending sync.WaitGroup
+	s, reader := open(t, db.Pool, eventstore.Config{MaxBatch: 2}), open(t, poolOf(t, db.URL), eventstore.Config{})
+	var answered sync.Map
+	var answers atomic.Int64
+	var running sync.WaitGroup
 	begun := make(chan struct{}, 1000)
 	for c := range 20 {
-		appending.Go(func() {
+		running.Go(func() {
 			for n := 0; ; n++ {
 				name := fmt.Sprint(c, " ", n)
-				positions, err := allOf(s.Append(t.Context(), event("A", name)))
+				at, err := s.Append(t.Context(), event("A", name))
 				if errors.Is(err, eventstore.ErrClosed) {
 					return
 				}
@@ -172,9 +141,8 @@ func TestClose_AnswersWhatWasAccepted(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				mu.Lock()
-				answered[positions[0]] = name
-				mu.Unlock()
+				answered.Store(at.First, name)
+				answers.Add(1)
 				select {
 				case begun <- struct{}{}:
 				default:
@@ -185,18 +153,27 @@ func TestClose_AnswersWhatWasAccepted(t *testing.T) {
 	for range 100 {
 		<-begun
 	}
-	if err := s.Close(t.Context()); err != nil {
-		t.Error(err)
+	for range 5 {
+		running.Go(func() {
+			if err := s.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
 	}
-	appending.Wait()
+	running.Wait()
 	all := everything(t, reader)
-	if len(all) != len(answered) {
-		t.Errorf("%d events stored, %d answered", len(all), len(answered))
+	if int64(len(all)) != answers.Load() {
+		t.Errorf("%d events stored, %d answered", len(all), answers.Load())
 	}
 	for _, e := range all {
-		if answered[e.Position] != e.Tags[0] {
-			t.Errorf("%q at %d, answered was %q", e.Tags[0], e.Position, answered[e.Position])
+		if name, _ := answered.Load(e.Position); name != e.Tags[0] {
+			t.Errorf("%q at %d, answered was %q", e.Tags[0], e.Position, name)
 		}
+	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	if err := reader.Close(ended); err != nil { // it abandons nothing
+		t.Error(err)
 	}
 }
 
@@ -235,6 +212,7 @@ func TestAppend_CallersGiveUp(t *testing.T) {
 
 // TestQueryStream_LargeEvents reads in pages that are limited by their bytes.
 func TestQueryStream_LargeEvents(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	s := open(t, setup(t).Pool, eventstore.Config{})
 	const events = 9
@@ -266,7 +244,7 @@ func TestQueryStream_LargeEvents(t *testing.T) {
 func TestQuery_Allocations(t *testing.T) {
 	s := open(t, setup(t).Pool, eventstore.Config{})
 	for n := range 100 {
-		mustAppend(t, s, enrolment(n, 1))
+		mustAppend(t, s, event("Enrolled", "course:1", fmt.Sprint("student:", n)))
 	}
 	allocs := testing.AllocsPerRun(20, func() {
 		if events, err := s.Query(t.Context(), eventstore.Tagged("course:1"), eventstore.ReadOptions{}); err != nil || len(events) != 100 {
@@ -284,10 +262,7 @@ func TestDrop(t *testing.T) {
 	db := setup(t)
 	s := open(t, db.Pool, eventstore.Config{})
 	mustAppend(t, s, event("A"))
-	reader, err := db.Pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	reader := begin(t, db.Pool)
 	if _, err := reader.Exec(t.Context(), fmt.Sprintf(`SELECT FROM tidewire.events_%d`, s.ID())); err != nil {
 		t.Fatal(err)
 	}
@@ -310,7 +285,7 @@ func TestDrop(t *testing.T) {
 		t.Errorf("drop again: %v", err)
 	}
 	var left int
-	err = db.Pool.QueryRow(t.Context(), `SELECT (SELECT count(*) FROM pg_class WHERE relname LIKE 'events\_%') + (SELECT count(*) FROM pg_proc WHERE proname LIKE 'events\_%')`).Scan(&left)
+	err := db.Pool.QueryRow(t.Context(), `SELECT (SELECT count(*) FROM pg_class WHERE relname LIKE 'events\_%') + (SELECT count(*) FROM pg_proc WHERE proname LIKE 'events\_%')`).Scan(&left)
 	if err != nil || left != 0 {
 		t.Errorf("%d tables and functions are left, %v", left, err)
 	}

@@ -1,18 +1,14 @@
 package eventstore_test
 
 import (
-	"fmt"
-	"os"
 	"testing"
 
 	"github.com/tidewire/tidewire/internal/pgtest"
 )
 
+// TestMain runs more tests at a time than there are processors: most wait for PostgreSQL.
 func TestMain(m *testing.M) {
-	if url := os.Getenv(asProcess); url != "" {
-		fmt.Fprintln(os.Stderr, raceAsProcess(url))
-		os.Exit(1)
-	}
+	pgtest.SideBySide(2)
 	pgtest.Examples()
 	pgtest.Main(m)
 }

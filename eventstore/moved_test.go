@@ -2,50 +2,10 @@ package eventstore_test
 
 import (
 	"errors"
-	"fmt"
-	"slices"
 	"testing"
 
 	"github.com/tidewire/tidewire/eventstore"
 )
-
-// TestQuery_EventsThatWereMoved rewrites the table of the events in another
-// order, as an administrator or pg_restore may: what rows of tags say about
-// their places is wrong then.
-func TestQuery_EventsThatWereMoved(t *testing.T) {
-	t.Parallel()
-	db := setup(t)
-	s := open(t, db.Pool, eventstore.Config{})
-	for n := range 200 {
-		mustAppend(t, s, eventstore.Event{Type: fmt.Sprint("T", n*7919%200), Tags: []string{fmt.Sprint("mod:", n%3), "all"}})
-	}
-	read := func(options eventstore.ReadOptions) []eventstore.Event {
-		t.Helper()
-		got, err := s.Query(t.Context(), eventstore.Tagged("mod:1"), options)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return got
-	}
-	want := read(eventstore.ReadOptions{})
-	if _, err := db.Pool.Exec(t.Context(), `CLUSTER tidewire.events_1 USING events_1_type_idx`); err != nil {
-		t.Fatal(err)
-	}
-	same := func(a, b eventstore.Event) bool { return a.Position == b.Position && a.Type == b.Type }
-	if got := read(eventstore.ReadOptions{}); !slices.EqualFunc(got, want, same) {
-		t.Errorf("got %v, want %v", got, want)
-	}
-	var streamed []eventstore.Event
-	for e, err := range s.QueryStream(t.Context(), eventstore.Tagged("mod:1"), eventstore.ReadOptions{}) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		streamed = append(streamed, e)
-	}
-	if !slices.EqualFunc(streamed, want, same) {
-		t.Errorf("streamed %v, want %v", streamed, want)
-	}
-}
 
 // TestQuery_MissingEvents: an event that the index still names is lost. The query fails
 // and does not return the remaining events.

@@ -154,6 +154,7 @@ func TestVerifySnapshots_NamesTheDifference(t *testing.T) {
 // TestSnapshot_NeverGoesBack has projections of two Stores save while events
 // are appended: a snapshot's position only grows, and its state is right.
 func TestSnapshot_NeverGoesBack(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	db := setup(t)
 	stores := []*eventstore.Store{open(t, db.Pool, eventstore.Config{}), open(t, poolOf(t, db.URL), eventstore.Config{})}

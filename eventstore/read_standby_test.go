@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"reflect"
 	"sync"
+	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -40,92 +40,94 @@ func appendSeats(t *testing.T, s *eventstore.Store, n int) (last int64) {
 	return last
 }
 
-// TestStandby_SameAnswers: all kinds of reads return what they return without a standby, and come from there.
-func TestStandby_SameAnswers(t *testing.T) {
+// TestStandby: reads come from the standby, and return what they would return without it. It has all kinds of reads; reads beside
+// appends; and then a standby of a former primary.
+func TestStandby(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	p := pgtest.StartPair(t, openMigrated)
+	p.Unsynchronised(t)
+	sameAnswers(t, p)
+	seesWhatWasAnswered(t, p)
+	ofFormerPrimary(t, p)
+}
+
+// sameAnswers: all kinds of reads return what they return without a standby, and come from there.
+func sameAnswers(t *testing.T, p pgtest.Pair) {
+	const all = 2500
 	reader := readerOf(t, p.Pool, p.Standby)
 	s, alone := open(t, p.Pool, eventstore.Config{Standby: reader}), open(t, p.Pool, eventstore.Config{})
-	last := appendSeats(t, s, 2500)
-	p.CatchUp(t)
-	queries := map[string]eventstore.Query{
-		"all": eventstore.Everything(), "a tag": eventstore.Tagged("seat:3"), "none": eventstore.Tagged("seat:99"),
-		"a type":            eventstore.Typed("Freed"),
-		"a type with a tag": {Items: []eventstore.Item{{Types: []string{"Freed"}, Tags: []string{"seat:3"}}}},
-	}
-	for name, q := range queries {
-		for _, o := range []eventstore.ReadOptions{{}, {After: 1200}, {Before: 1500}, {Limit: 7}, {Backwards: true}, {Backwards: true, Limit: 1100, After: 3}, {MaxBytes: 999}} {
-			p.CatchUp(t)
-			before := reader.Stats().Standby
-			got, err := s.Query(t.Context(), q, o)
-			if err != nil {
-				t.Fatal(err)
-			}
-			want, err := alone.Query(t.Context(), q, o)
-			if err != nil || !reflect.DeepEqual(got, want) {
-				t.Errorf("%s %+v: %d events, want %d: %v", name, o, len(got), len(want), err)
-			}
-			if reader.Stats().Standby == before {
-				t.Errorf("%s %+v: not read from the standby: %s", name, o, reader.Problem())
-			}
-		}
-	}
+	last := appendSeats(t, s, all)
 	before := reader.Stats().Standby
-	n := eventstore.Projector[int]{Query: eventstore.Everything(), Apply: func(n int, _ eventstore.Event) int { return n + 1 }}.Projection()
+	fromStandby := func(what any) {
+		t.Helper()
+		if now := reader.Stats().Standby; now == before {
+			t.Errorf("%+v: not read from the standby: %s", what, reader.Problem())
+		}
+		p.CatchUp(t)
+		before = reader.Stats().Standby
+	}
+	p.CatchUp(t)
+	seat3, limits := eventstore.Tagged("seat:3"), eventstore.ReadOptions{Backwards: true, Limit: 1100, After: 3}
+	for _, c := range []struct {
+		query   eventstore.Query
+		options eventstore.ReadOptions
+	}{
+		{eventstore.Everything(), eventstore.ReadOptions{}}, {seat3, eventstore.ReadOptions{}}, {eventstore.Tagged("seat:99"), eventstore.ReadOptions{}},
+		{eventstore.Typed("Freed"), eventstore.ReadOptions{Backwards: true}}, {eventstore.Everything(), limits}, {seat3, limits},
+		{eventstore.Query{Items: []eventstore.Item{{Types: []string{"Freed"}, Tags: seat3.Items[0].Tags}}}, eventstore.ReadOptions{After: 1200}},
+		{seat3, eventstore.ReadOptions{Before: 1500}}, {eventstore.Everything(), eventstore.ReadOptions{Limit: 7}}, {eventstore.Typed("Freed"), eventstore.ReadOptions{MaxBytes: 999}},
+	} {
+		got, err := s.Query(t.Context(), c.query, c.options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := alone.Query(t.Context(), c.query, c.options)
+		if err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%+v: %d events, want %d: %v", c, len(got), len(want), err)
+		}
+		fromStandby(c)
+	}
+	n := counter(eventstore.Everything()).Projection()
 	condition, err := s.Project(t.Context(), n)
-	if err != nil || n.State != 2500 || condition.After != last || reader.Stats().Standby < before+3 {
-		t.Errorf("projection: %d events up to %d, %v; %+v", n.State, condition.After, err, reader.Stats())
+	if err != nil || n.State != all || condition.After != last {
+		t.Errorf("projection: %d events up to %d, %v", n.State, condition.After, err)
 	}
-	before = reader.Stats().Standby
-	sub, err := s.Follow(eventstore.Everything(), 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer sub.Close()
-	for got := 0; got < 2500; {
-		page, err := sub.Next(t.Context())
+	fromStandby("a projection")
+	sub := follow(t, s, eventstore.Everything(), 0)
+	for got := 0; got < all; {
+		page, err := sub.Next(soon(t))
 		if err != nil {
 			t.Fatal(err)
 		}
 		got += len(page)
 	}
-	if reader.Stats().Standby == before {
-		t.Error("a subscription was not read from the standby")
-	}
+	fromStandby("a subscription")
 }
 
-// TestStandby_SeesWhatWasAnswered: a query that begins after the answer to an append returns its events, whether the standby has them
-// or not. The events are those of one moment.
-func TestStandby_SeesWhatWasAnswered(t *testing.T) {
-	t.Parallel()
-	p := pgtest.StartPair(t, openMigrated)
-	p.Unsynchronised(t)
+// seesWhatWasAnswered: a query that begins after the answer to an append returns its events, whether the standby has them or not. The
+// events are those of one moment.
+func seesWhatWasAnswered(t *testing.T, p pgtest.Pair) {
 	reader := readerOf(t, p.Pool, p.Standby)
-	s := open(t, p.Pool, eventstore.Config{Standby: reader})
-	writer := open(t, p.Pool, eventstore.Config{}) // as of another node
-	appendSeats(t, writer, 100)
-	var mu sync.Mutex
-	answered := int64(0)
+	s := openNamed(t, p.Pool, "answers", eventstore.Config{Standby: reader})
+	writer := openNamed(t, p.Pool, "answers", eventstore.Config{}) // as of another node
+	const all = 300
+	var answered atomic.Int64
 	var working sync.WaitGroup
 	working.Go(func() {
-		for range 300 {
-			positions, err := allOf(writer.Append(t.Context(), event("Taken", "seat:1")))
+		for range all {
+			at, err := writer.Append(t.Context(), event("Taken", "seat:1"))
 			if err != nil {
 				t.Error(err)
 				return
 			}
-			mu.Lock()
-			answered = positions[0]
-			mu.Unlock()
-			time.Sleep(time.Millisecond)
+			answered.Store(at.First)
 		}
 	})
 	for range 3 {
 		working.Go(func() {
-			for seen := int64(0); seen < 400; {
-				mu.Lock()
-				want := answered
-				mu.Unlock()
+			for seen := int64(0); seen < all; {
+				want := answered.Load()
 				events, err := s.Query(t.Context(), eventstore.Everything(), eventstore.ReadOptions{})
 				if err != nil {
 					t.Error(err)
@@ -141,24 +143,19 @@ func TestStandby_SeesWhatWasAnswered(t *testing.T) {
 					t.Errorf("%d events, though %d were answered before", seen, want)
 					return
 				}
-				if t.Context().Err() != nil {
-					return
-				}
 			}
 		})
 	}
 	working.Wait()
-	if stats := reader.Stats(); stats.Standby == 0 {
-		t.Errorf("%+v: %s", stats, reader.Problem())
+	p.CatchUp(t)
+	if all := everything(t, s); len(all) == 0 || reader.Stats().Standby == 0 {
+		t.Errorf("%+v: %s", reader.Stats(), reader.Problem())
 	}
 }
 
-// TestStandby_OfFormerPrimary: the standby follows a former primary, and has events that the new primary never got. No read returns them.
-func TestStandby_OfFormerPrimary(t *testing.T) {
-	t.Parallel()
-	p := pgtest.StartPair(t, openMigrated)
-	p.Unsynchronised(t)
-	former := open(t, p.Pool, eventstore.Config{})
+// ofFormerPrimary: the standby follows a former primary, and has events that the new primary never got. No read returns them.
+func ofFormerPrimary(t *testing.T, p pgtest.Pair) {
+	former := openNamed(t, p.Pool, "former", eventstore.Config{})
 	appendSeats(t, former, 100)
 	p.CatchUp(t)
 	p.Detach(t)
@@ -166,11 +163,9 @@ func TestStandby_OfFormerPrimary(t *testing.T) {
 	appendSeats(t, former, 100)
 	other.CatchUp(t)
 	pool := poolOf(t, p.Standby.URL())
-	if _, err := pool.Exec(t.Context(), `SELECT pg_promote()`); err != nil {
-		t.Fatal(err)
-	}
+	mustExec(t, pool, `SELECT pg_promote()`)
 	reader := readerOf(t, pool, other.Standby)
-	s := open(t, pool, eventstore.Config{Standby: reader})
+	s := openNamed(t, pool, "former", eventstore.Config{Standby: reader})
 	check := func(what string, want int) {
 		t.Helper()
 		for _, o := range []eventstore.ReadOptions{{}, {Backwards: true}, {Before: 150}} {
@@ -189,9 +184,7 @@ func TestStandby_OfFormerPrimary(t *testing.T) {
 	}
 	appendSeats(t, s, 50)
 	check("after", 150)
-	if _, err := p.Pool.Exec(t.Context(), `SELECT tidewire.begin_history()`); err != nil { // as if it had been promoted later
-		t.Fatal(err)
-	}
+	mustExec(t, p.Pool, `SELECT tidewire.begin_history()`) // as if it had been promoted later
 	appendSeats(t, former, 10)
 	other.CatchUp(t)
 	check("with a newer history there", 150)

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -101,35 +102,50 @@ func requestOf(name string) (p eventstore.RequestID) {
 	return p
 }
 
-// race has callers append through the store until done, and hands each outcome
-// to note. Some appends with ids or a client are made twice, or first by a
+// racers have callers append to Stores of one database, and note the outcomes.
+type racers struct {
+	ledger
+	stores   []*eventstore.Store
+	answered atomic.Int64 // the highest position
+}
+
+// race has callers append until done. Some appends with ids or a client are made twice, also to another Store, or first by a
 // caller who hardly waits: that is one append.
-func race(ctx context.Context, s *eventstore.Store, name string, seed uint64, callers, calls int, note func(outcome)) {
+func (r *racers) race(ctx context.Context, name string, seed uint64, callers, calls int) {
 	var racing sync.WaitGroup
 	for c := range callers {
 		racing.Go(func() {
 			random := rand.New(rand.NewPCG(seed, uint64(c)))
+			here, there := r.stores[c%len(r.stores)], r.stores[(c+1)%len(r.stores)]
 			seen := int64(0)
 			for n := 0; n < calls && ctx.Err() == nil; n++ {
 				o, events := randomOp(random, fmt.Sprint(name, " ", c, " ", n), seen)
 				repeatable := events[0].ID != "" || o.Request.Client != ""
-				if repeatable && random.IntN(4) == 0 {
-					hasty, end := context.WithTimeout(ctx, time.Duration(random.IntN(3000))*time.Microsecond)
-					attempt(hasty, s, o, events)
+				hasty := repeatable && random.IntN(4) == 0
+				before := r.answered.Load()
+				if hasty {
+					patience, end := context.WithTimeout(ctx, time.Duration(random.IntN(3000))*time.Microsecond)
+					attempt(patience, there, o, events)
 					end()
 				}
-				got := attempt(ctx, s, o, events)
+				got := attempt(ctx, here, o, events)
 				if repeatable && random.IntN(3) == 0 {
-					if again := attempt(ctx, s, o, events); again.Err == "" && got.Err == "" && !sameOutcome(got, again) {
+					if again := attempt(ctx, there, o, events); again.Err == "" && got.Err == "" && !sameOutcome(got, again) {
 						again.Err = fmt.Sprintf("answered %+v and then %+v", got, again)
 						got = again
 					}
 				}
 				if len(got.Positions) > 0 {
-					seen = max(seen, got.Positions[0])
+					if seen = max(seen, got.Positions[0]); got.Positions[0] <= before {
+						got.Err = fmt.Sprintf("answered %d, after %d was answered", got.Positions[0], before)
+					}
 				}
 				seen = max(seen, got.Conflict)
-				note(got)
+				for high := r.answered.Load(); high < seen && !r.answered.CompareAndSwap(high, seen); high = r.answered.Load() {
+				}
+				if got.Err == "" || ctx.Err() == nil { // an abandoned append has no outcome
+					r.note(got)
+				}
 			}
 		})
 	}
@@ -169,12 +185,25 @@ func attempt(ctx context.Context, s *eventstore.Store, o op, events []eventstore
 type ledger struct {
 	mu       sync.Mutex
 	outcomes []outcome
+	awaited  int // more outcomes to come before reached is closed
+	reached  chan struct{}
 }
 
 func (l *ledger) note(o outcome) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.outcomes = append(l.outcomes, o)
+	if l.awaited--; l.awaited == 0 {
+		close(l.reached)
+	}
+}
+
+// more returns a channel that is closed after that many more outcomes.
+func (l *ledger) more(outcomes int) <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.awaited, l.reached = outcomes, make(chan struct{})
+	return l.reached
 }
 
 // stored is an event that was read from PostgreSQL directly, without the Store.

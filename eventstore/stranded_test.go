@@ -3,11 +3,14 @@ package eventstore
 import (
 	"bytes"
 	"context"
+	"errors"
+	"fmt"
 	"net"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tidewire/tidewire/internal/pg"
@@ -81,6 +84,7 @@ func (s *stranding) pool(t *testing.T, db pgtest.DB) *pgxpool.Pool {
 	if err != nil {
 		t.Fatal(err)
 	}
+	cfg.MaxConns = 2
 	dial := cfg.ConnConfig.DialFunc
 	cfg.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := dial(ctx, network, addr)
@@ -118,9 +122,7 @@ func TestWriter_StrandedAttempt(t *testing.T) {
 		if got := <-c.done; got.err != nil {
 			t.Fatal(got.err)
 		}
-		for s.sweeper.busy.Load() {
-			time.Sleep(time.Millisecond)
-		}
+		swept(t, s)
 	}
 	network.armed.Store(true)
 	write()
@@ -138,5 +140,43 @@ func TestWriter_StrandedAttempt(t *testing.T) {
 	var marks int
 	if err := db.Pool.QueryRow(t.Context(), `SELECT count(*) FROM tidewire.events_1_batch`).Scan(&marks); err != nil || marks > 3 {
 		t.Errorf("%d marks are left of 5, %v", marks, err)
+	}
+}
+
+// TestAppend_OutcomeUnknown: the connection is lost after a batch was sent, and PostgreSQL rejects the next login.
+func TestAppend_OutcomeUnknown(t *testing.T) {
+	t.Parallel()
+	db, _ := prepared(t)
+	admin := db.Pool.Config().ConnConfig.Copy()
+	name := admin.Database
+	admin.Database = "postgres"
+	conn, err := pgx.ConnectConfig(t.Context(), admin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.Background())
+	letIn := func(really bool) {
+		if _, err := conn.Exec(context.Background(), fmt.Sprintf(`ALTER DATABASE %s ALLOW_CONNECTIONS %t`, name, really)); err != nil {
+			t.Error(err)
+		}
+	}
+	defer letIn(true)
+	network := &stranding{held: make(chan strandedAttempt, 1)}
+	s, err := ensureStore(t.Context(), network.pool(t, db), "", Config{NoListen: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close(t.Context())
+	if _, err := s.Append(t.Context(), Event{Type: "Before"}); err != nil {
+		t.Fatal(err)
+	}
+	letIn(false)
+	network.armed.Store(true)
+	if _, err := s.Append(t.Context(), Event{Type: "A"}); !errors.Is(err, ErrOutcomeUnknown) {
+		t.Errorf("%v, want ErrOutcomeUnknown", err)
+	}
+	(<-network.held).arrive(t)
+	if _, err := s.Append(t.Context(), Event{Type: "B"}); err == nil || errors.Is(err, ErrOutcomeUnknown) {
+		t.Errorf("%v, want that nothing was stored", err)
 	}
 }

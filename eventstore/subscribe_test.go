@@ -3,7 +3,6 @@ package eventstore_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"iter"
 	"math/rand/v2"
 	"slices"
@@ -12,8 +11,6 @@ import (
 	"time"
 
 	"github.com/tidewire/tidewire/eventstore"
-	"github.com/tidewire/tidewire/internal/pgtest"
-	"github.com/tidewire/tidewire/migrate"
 )
 
 // TestSubscribe_NoGapNoDuplicate: two Stores append. Subscribers of one of them, and of a
@@ -30,10 +27,7 @@ func TestSubscribe_NoGapNoDuplicate(t *testing.T) {
 	var writing, following sync.WaitGroup
 	got := make([][]int64, 3)
 	for i, s := range []*eventstore.Store{one, listening, polling} {
-		sub, err := s.Follow(eventstore.Typed("Wanted"), 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		sub := follow(t, s, eventstore.Typed("Wanted"), 0)
 		following.Go(func() {
 			defer sub.Close()
 			for len(got[i]) < 2+2*calls {
@@ -66,29 +60,6 @@ func TestSubscribe_NoGapNoDuplicate(t *testing.T) {
 		if !slices.EqualFunc(got[i], all, func(p int64, e eventstore.Event) bool { return p == e.Position }) {
 			t.Errorf("subscription %d got %v, %d events are stored", i, got[i], len(all))
 		}
-	}
-}
-
-func TestSubscribe_WaitsWhilePostgreSQLIsAway(t *testing.T) {
-	t.Parallel()
-	server := pgtest.Start(t)
-	pool := poolOf(t, server.URL())
-	if _, err := migrate.Up(t.Context(), pool); err != nil {
-		t.Fatal(err)
-	}
-	s := open(t, pool, eventstore.Config{Poll: 10 * time.Millisecond})
-	sub, err := s.Follow(eventstore.Everything(), 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer sub.Close()
-	for n := range 3 {
-		want := mustAppend(t, s, event("A", fmt.Sprint("n:", n)))
-		events, err := sub.Next(t.Context())
-		if err != nil || len(events) != 1 || events[0].Position != want[0] {
-			t.Fatalf("%v, %v, want the event at %d", events, err, want[0])
-		}
-		pgtest.Crash(t, server)
 	}
 }
 
@@ -141,10 +112,7 @@ func TestSubscribe_Loop(t *testing.T) {
 func TestSubscription_Ends(t *testing.T) {
 	t.Parallel()
 	s := open(t, setup(t).Pool, eventstore.Config{})
-	sub, err := s.Follow(eventstore.Everything(), 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	sub := follow(t, s, eventstore.Everything(), 0)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := sub.Next(ctx); !errors.Is(err, context.Canceled) {
@@ -212,10 +180,7 @@ func TestNextUpTo_NeverMore(t *testing.T) {
 		mustAppend(t, s, event("Wanted"), event("Other"))
 	}
 	for _, most := range []int{1, 3, 100} {
-		sub, err := s.Follow(eventstore.Typed("Wanted"), 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		sub := follow(t, s, eventstore.Typed("Wanted"), 0)
 		for n := 0; n < 20; {
 			page, err := sub.NextUpTo(t.Context(), most)
 			if err != nil || len(page) == 0 || len(page) > most {
@@ -238,11 +203,7 @@ func TestFollow_DroppedStore(t *testing.T) {
 		db := setup(t)
 		s := open(t, db.Pool, eventstore.Config{Poll: 10 * time.Millisecond})
 		mustAppend(t, s, event("A"))
-		sub, err := s.Follow(eventstore.Everything(), 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer sub.Close()
+		sub := follow(t, s, eventstore.Everything(), 0)
 		if _, err := sub.Next(t.Context()); err != nil {
 			t.Fatal(err)
 		}

@@ -5,48 +5,46 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tidewire/tidewire/internal/pgtest"
+	"github.com/tidewire/tidewire/internal/testkit"
 	"github.com/tidewire/tidewire/queue"
 )
 
 // TestAlter_RunningNodesTakeIt: a node of another process delivers by the new options, without a restart.
 func TestAlter_RunningNodesTakeIt(t *testing.T) {
 	t.Parallel()
-	for name, opts := range kinds {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			opts.RetryMin, opts.RetryMax = time.Hour, time.Hour
-			db, q := setup(t, opts)
-			_, far := elsewhere(t, db.URL, "jobs")
-			n, _ := start(t, far, queue.NodeConfig{})
-			c := n.Consume(queue.ConsumerOptions{})
-			changed, err := q.Alter(t.Context(), queue.Changes{MaxAttempts: 2, RetryMin: 2 * time.Millisecond, RetryMax: 3 * time.Millisecond})
-			want := q.Options()
-			if err != nil || changed != want || want.MaxAttempts != 2 || want.RetryMin != 2*time.Millisecond || want.RetryMax != 3*time.Millisecond ||
-				want.Priorities != opts.Priorities || want.Partitions != opts.Partitions {
-				t.Fatalf("%+v, %v, the queue has %+v", changed, err, want)
-			}
-			eventually(t, "the node has the options", func() bool { return far.Options() == want })
-			enqueue(t, n, "x")
-			for range 2 {
-				mustNack(t, receive(t, c, 1)[0], queue.NackOptions{})
-			}
-			if letters, err := q.DeadLetters(t.Context(), 0, 10); err != nil || len(letters) != 1 {
-				t.Errorf("%d dead letters, %v, want 1", len(letters), err)
-			}
-			if again, err := queue.Ensure(t.Context(), db.Pool, "jobs", want); err != nil || again.Options() != want {
-				t.Errorf("ensured with the new options: %v", err)
-			}
-			if _, err := queue.Ensure(t.Context(), db.Pool, "jobs", opts); !errors.Is(err, queue.ErrExists) {
-				t.Errorf("ensured with the old options: %v, want ErrExists", err)
-			}
-		})
-	}
+	eachKind(t, queue.Options{RetryMin: time.Hour, RetryMax: time.Hour}, func(t *testing.T, db pgtest.DB, q *queue.Queue) {
+		opts := q.Options()
+		_, far := elsewhere(t, db.URL, q.Name())
+		n, _ := start(t, far, queue.NodeConfig{})
+		c := n.Consume(queue.ConsumerOptions{})
+		changed, err := q.Alter(t.Context(), queue.Changes{MaxAttempts: 2, RetryMin: 2 * time.Millisecond, RetryMax: 3 * time.Millisecond})
+		want := q.Options()
+		if err != nil || changed != want || want.MaxAttempts != 2 || want.RetryMin != 2*time.Millisecond || want.RetryMax != 3*time.Millisecond ||
+			want.Priorities != opts.Priorities || want.Partitions != opts.Partitions {
+			t.Fatalf("%+v, %v, the queue has %+v", changed, err, want)
+		}
+		testkit.Eventually(t, "the node has the options", func() bool { return far.Options() == want })
+		enqueue(t, n, "x")
+		for range 2 {
+			mustNack(t, receive(t, c, 1)[0], queue.NackOptions{})
+		}
+		if letters, err := q.DeadLetters(t.Context(), 0, 10); err != nil || len(letters) != 1 {
+			t.Errorf("%d dead letters, %v, want 1", len(letters), err)
+		}
+		if again, err := queue.Ensure(t.Context(), db.Pool, q.Name(), want); err != nil || again.Options() != want {
+			t.Errorf("ensured with the new options: %v", err)
+		}
+		if _, err := queue.Ensure(t.Context(), db.Pool, q.Name(), opts); !errors.Is(err, queue.ErrExists) {
+			t.Errorf("ensured with the old options: %v, want ErrExists", err)
+		}
+	})
 }
 
 // TestAlter_FewerAttempts: a message that was delivered more often than is allowed now dies when it is next due.
 func TestAlter_FewerAttempts(t *testing.T) {
 	t.Parallel()
-	_, q := setup(t, queue.Options{MaxAttempts: 10})
+	q := setupShared(t, queue.Options{MaxAttempts: 10})
 	n, _ := start(t, q, queue.NodeConfig{})
 	c := n.Consume(queue.ConsumerOptions{})
 	enqueue(t, n, "x")
@@ -57,7 +55,7 @@ func TestAlter_FewerAttempts(t *testing.T) {
 	if _, err := q.Alter(t.Context(), queue.Changes{MaxAttempts: 3}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "it is dead", func() bool {
+	testkit.Eventually(t, "it is dead", func() bool {
 		letters, err := q.DeadLetters(t.Context(), 0, 10)
 		return err == nil && len(letters) == 1 && letters[0].Attempts == 3
 	})
@@ -65,7 +63,8 @@ func TestAlter_FewerAttempts(t *testing.T) {
 
 func TestAlter_KeepsWhatIsNotGiven(t *testing.T) {
 	t.Parallel()
-	db, q := setup(t, queue.Options{MaxAttempts: 4, RetryMin: time.Second, RetryMax: time.Minute})
+	db := inShared(t)
+	q := ensureShared(t, db, queue.Options{MaxAttempts: 4, RetryMin: time.Second, RetryMax: time.Minute})
 	for _, c := range []struct {
 		changes queue.Changes
 		want    queue.Options
@@ -86,7 +85,7 @@ func TestAlter_KeepsWhatIsNotGiven(t *testing.T) {
 			t.Errorf("%+v: %v, want ErrInvalid", bad, err)
 		}
 	}
-	if err := queue.Drop(t.Context(), db.Pool, "jobs"); err != nil {
+	if err := queue.Drop(t.Context(), db.Pool, q.Name()); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := q.Alter(t.Context(), queue.Changes{MaxAttempts: 1}); !errors.Is(err, queue.ErrNotFound) {

@@ -9,8 +9,10 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tidewire/tidewire/internal/pgtest"
+	"github.com/tidewire/tidewire/internal/testkit"
 	"github.com/tidewire/tidewire/migrate"
 	"github.com/tidewire/tidewire/queue"
+	"github.com/tidewire/tidewire/stream"
 )
 
 // client opens a Client that is closed when the test ends.
@@ -40,7 +42,7 @@ func ensureIn(t *testing.T, c *queue.Client, name string, opts queue.Options) *q
 // TestClient_NotRunning: without a Client or a start, calls fail at once.
 func TestClient_NotRunning(t *testing.T) {
 	t.Parallel()
-	_, q := setup(t, queue.Options{})
+	q := setupShared(t, queue.Options{})
 	_, enqueued := q.Enqueue(t.Context(), queue.Message{})
 	_, consumed := q.Consume(queue.ConsumerOptions{})
 	_, part := queue.NewEnqueuer(q, queue.EnqueuerConfig{}).Enqueue(t.Context(), queue.Message{})
@@ -119,11 +121,7 @@ func TestClient_CloseGivesUp(t *testing.T) {
 	db := migrated.Open(t)
 	c := client(t, db.Pool, queue.Config{})
 	q := ensureIn(t, c, "jobs", queue.Options{})
-	tx, err := db.Pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer tx.Rollback(context.Background())
+	tx := begin(t, db.Pool)
 	if _, err := tx.Exec(t.Context(), `SELECT pg_advisory_xact_lock(1953064037, $1)`, q.Stream().ID()); err != nil {
 		t.Fatal(err)
 	}
@@ -132,11 +130,7 @@ func TestClient_CloseGivesUp(t *testing.T) {
 		_, err := q.Enqueue(t.Context(), queue.Message{})
 		enqueued <- err
 	}()
-	for waits := false; !waits; time.Sleep(time.Millisecond) {
-		if err := db.Pool.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND objid = $1 AND NOT granted)`, q.Stream().ID()).Scan(&waits); err != nil {
-			t.Fatal(err)
-		}
-	}
+	testkit.Eventually(t, "the message waits for the lock", func() bool { return waitForLocks(t, db.Pool) > 0 })
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := c.Close(over); !errors.Is(err, queue.ErrOutcomeUnknown) {
@@ -154,6 +148,12 @@ func TestClient_Dropped(t *testing.T) {
 	c := client(t, db.Pool, queue.Config{})
 	for _, opts := range []queue.Options{{}, {Priorities: 2}} {
 		gone := ensureIn(t, c, "again", opts)
+		for i := range 2 { // a queue that was made again knows no request of the dropped one
+			at, err := gone.EnqueueAs(t.Context(), stream.RequestID{Client: "p", Sequence: 1}, queue.Message{})
+			if err != nil || at.Duplicate != (i > 0) {
+				t.Errorf("%+v, call %d: %+v, %v", opts, i, at, err)
+			}
+		}
 		worked := make(chan error, 1)
 		go func() {
 			worked <- gone.Work(t.Context(), queue.WorkOptions{}, func(context.Context, *queue.Delivery) error { return nil })

@@ -1,23 +1,63 @@
 package queue_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
 	"time"
 
+	"github.com/tidewire/tidewire/internal/testkit"
 	"github.com/tidewire/tidewire/queue"
 )
+
+// TestConsumer_Credits: never more than the credits, also if the node claimed messages for another Consumer, and a closed Consumer's
+// messages go to others at once.
+func TestConsumer_Credits(t *testing.T) {
+	t.Parallel()
+	db := inShared(t)
+	q := ensureShared(t, db, queue.Options{})
+	n, _ := start(t, q, queue.NodeConfig{StallAfter: time.Hour})
+	idle := n.Consume(queue.ConsumerOptions{Credits: 20})
+	a := n.Consume(queue.ConsumerOptions{Credits: 3})
+	enqueue(t, n, numbered(5)...)
+	held := receive(t, a, 3)
+	wantNothing(t, a, 50*time.Millisecond)
+	if err := held[0].AckLater(); err != nil {
+		t.Error(err)
+	}
+	held = append(held, receive(t, a, 1)...)
+	if got := texts(receive(t, idle, 1)); !slices.Equal(got, []string{"4"}) {
+		t.Errorf("another consumer got %q, want 4", got)
+	}
+	idle.SetCredits(-1)
+	_, far := elsewhere(t, db.URL, q.Name())
+	n2, _ := start(t, far, queue.NodeConfig{})
+	c := n2.Consume(queue.ConsumerOptions{})
+	a.Close()
+	if _, err := a.Receive(t.Context()); !errors.Is(err, queue.ErrClosed) {
+		t.Errorf("closed consumer: %v, want ErrClosed", err)
+	}
+	got := receive(t, c, 3)
+	if want := []string{"1", "2", "3"}; !slices.Equal(texts(got), want) || got[0].Attempt != 2 {
+		t.Errorf("the other node got %q, attempt %d; want %q, 2", texts(got), got[0].Attempt, want)
+	}
+	if err := held[1].Ack(t.Context()); !errors.Is(err, queue.ErrLeaseLost) {
+		t.Errorf("ack after Close: %v, want ErrLeaseLost", err)
+	}
+	mustAck(t, got...)
+}
 
 // hoard lets a Consumer of the far node receive one of fifty messages, and the
 // node claim all of them. It returns both nodes' Consumers; that of the near node
 // has no credits so far.
 func hoard(t *testing.T, far queue.NodeConfig) (q *queue.Queue, taker, other *queue.Consumer) {
 	t.Helper()
-	db, q := setup(t, queue.Options{})
+	db := inShared(t)
+	q = ensureShared(t, db, queue.Options{})
 	near, _ := start(t, q, queue.NodeConfig{StallAfter: time.Hour})
 	other = near.Consume(queue.ConsumerOptions{Credits: -1})
-	_, there := elsewhere(t, db.URL, "jobs")
+	_, there := elsewhere(t, db.URL, q.Name())
 	node, _ := start(t, there, far)
 	enqueue(t, near, numbered(50)...)
 	taker = node.Consume(queue.ConsumerOptions{Credits: 50, Visibility: time.Hour})
@@ -27,25 +67,20 @@ func hoard(t *testing.T, far queue.NodeConfig) (q *queue.Queue, taker, other *qu
 	return q, taker, other
 }
 
-// wantClaimed wants nodes to have that many messages.
-func wantClaimed(t *testing.T, q *queue.Queue, want int64) {
-	t.Helper()
-	if s, err := q.Stats(t.Context()); err != nil || s.Leased != want {
-		t.Errorf("%d messages are claimed, %v; want %d", s.Leased, err, want)
-	}
-}
-
 // TestSetCredits: a Consumer lowers its credits; the messages claimed for it go
 // to another node, and return when it raises them.
 func TestSetCredits(t *testing.T) {
 	t.Parallel()
 	q, taker, other := hoard(t, queue.NodeConfig{StallAfter: time.Hour})
-	wantClaimed(t, q, 50)
+	wantClaimed := func(want int64) {
+		t.Helper()
+		if s := statsOf(t, q); s.Leased != want {
+			t.Errorf("%d messages are claimed, want %d", s.Leased, want)
+		}
+	}
+	wantClaimed(50)
 	taker.SetCredits(1)
-	eventually(t, "all but one are free", func() bool {
-		s, err := q.Stats(t.Context())
-		return err == nil && s.Leased == 1
-	})
+	testkit.Eventually(t, "all but one are free", func() bool { return statsOf(t, q).Leased == 1 })
 	other.SetCredits(40)
 	if got := receive(t, other, 40); len(got) != 40 {
 		t.Errorf("%d messages, want the credits", len(got))
@@ -54,7 +89,7 @@ func TestSetCredits(t *testing.T) {
 	if got := receive(t, taker, 9); len(got) != 9 {
 		t.Errorf("%d messages, want all that is left", len(got))
 	}
-	wantClaimed(t, q, 50)
+	wantClaimed(50)
 }
 
 // TestConsumer_StallGivesBack: messages claimed for a stalled Consumer go to
@@ -72,7 +107,7 @@ func TestConsumer_StallGivesBack(t *testing.T) {
 // in position order, those of one after those of the other, and before new ones.
 func TestClose_HandsBackInOrder(t *testing.T) {
 	t.Parallel()
-	_, q := setup(t, queue.Options{})
+	q := setupShared(t, queue.Options{})
 	n, _ := start(t, q, queue.NodeConfig{StallAfter: time.Hour, Lease: time.Hour})
 	a := n.Consume(queue.ConsumerOptions{Credits: 20, Visibility: time.Hour})
 	b := n.Consume(queue.ConsumerOptions{Credits: 20, Visibility: time.Hour})
@@ -93,7 +128,7 @@ func TestClose_HandsBackInOrder(t *testing.T) {
 // TestConsume_IdleOnesShare: of Consumers that all wait, the one that was served least recently gets the next message.
 func TestConsume_IdleOnesShare(t *testing.T) {
 	t.Parallel()
-	_, q := setup(t, queue.Options{})
+	q := setupShared(t, queue.Options{})
 	n, _ := start(t, q, queue.NodeConfig{})
 	served := make(chan int)
 	for i := range 5 {
@@ -113,7 +148,7 @@ func TestConsume_IdleOnesShare(t *testing.T) {
 	}
 	got := make(map[int]int)
 	for range 20 {
-		eventually(t, "all wait", func() bool { return queue.Waiting(n) == 5 })
+		testkit.Eventually(t, "all wait", func() bool { return queue.Waiting(n) == 5 })
 		enqueue(t, n, "x")
 		got[<-served]++
 	}

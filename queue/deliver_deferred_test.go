@@ -7,20 +7,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tidewire/tidewire/internal/pgtest"
+	"github.com/tidewire/tidewire/internal/testkit"
 	"github.com/tidewire/tidewire/queue"
 )
-
-func mustNack(t *testing.T, d *queue.Delivery, opts queue.NackOptions) {
-	t.Helper()
-	if err := d.Nack(t.Context(), opts); err != nil {
-		t.Errorf("nack of %d: %v", d.Position, err)
-	}
-}
 
 // TestNack_RetriesThenDead nacks a message until it is dead, and redrives it.
 func TestNack_RetriesThenDead(t *testing.T) {
 	t.Parallel()
-	db, q := setup(t, queue.Options{MaxAttempts: 3, RetryMin: 20 * time.Millisecond})
+	db := inShared(t)
+	q := ensureShared(t, db, queue.Options{MaxAttempts: 3, RetryMin: 20 * time.Millisecond})
 	n, _ := start(t, q, queue.NodeConfig{})
 	c := n.Consume(queue.ConsumerOptions{})
 	enqueue(t, n, "bad", "good")
@@ -45,8 +41,8 @@ func TestNack_RetriesThenDead(t *testing.T) {
 	if err != nil || len(letters) != 1 || string(letters[0].Payload) != "bad" || letters[0].Attempts != 3 || letters[0].Reason != "try 3??" {
 		t.Fatalf("dead letters %+v, %v", letters, err)
 	}
-	if s, err := q.Stats(t.Context()); err != nil || s.Dead != 1 || s.Ready+s.Leased+s.Delayed != 0 {
-		t.Errorf("stats %+v, %v; want one dead", s, err)
+	if s := statsOf(t, q); s.Dead != 1 || s.Ready+s.Leased+s.Delayed != 0 {
+		t.Errorf("stats %+v; want one dead", s)
 	}
 	for positions, want := range map[int64]int64{99: 0, letters[0].Position: 1} {
 		if got, err := q.Redrive(t.Context(), positions); err != nil || got != want {
@@ -58,7 +54,7 @@ func TestNack_RetriesThenDead(t *testing.T) {
 		t.Errorf("redriven as attempt %d, want 1", again[0].Attempt)
 	}
 	mustAck(t, again[0])
-	if rows := count(t, db.Pool, `SELECT count(*) FROM tidewire.queue_side`); rows != 0 {
+	if rows := count(t, db.Pool, `SELECT count(*) FROM tidewire.queue_side WHERE queue = $1`, q.Stream().ID()); rows != 0 {
 		t.Errorf("%d rows of deferred messages, want none", rows)
 	}
 }
@@ -67,7 +63,7 @@ func TestNack_RetriesThenDead(t *testing.T) {
 // answer.
 func TestNack_DeadAtOnce(t *testing.T) {
 	t.Parallel()
-	_, q := setup(t, queue.Options{MaxAttempts: 2})
+	q := setupShared(t, queue.Options{MaxAttempts: 2})
 	n, _ := start(t, q, queue.NodeConfig{})
 	c := n.Consume(queue.ConsumerOptions{Visibility: 50 * time.Millisecond})
 	enqueue(t, n, "refused", "ignored")
@@ -80,63 +76,37 @@ func TestNack_DeadAtOnce(t *testing.T) {
 	if err != nil || len(letters) != 2 || letters[1].Attempts != 2 || letters[1].Reason != "not acknowledged in time" {
 		t.Errorf("dead letters %+v, %v", letters, err)
 	}
+	if counted := n.Stats().DeadLettered; counted != 2 {
+		t.Errorf("%d dead letters are counted, want 2", counted)
+	}
 	if got, err := q.Redrive(t.Context()); err != nil || got != 2 {
 		t.Errorf("redriven: %d, %v; want all", got, err)
 	}
 	receive(t, c, 2)
 }
 
-// TestDeferred_SurvivesNodes: a retry taken by a node that dies goes to another.
-func TestDeferred_SurvivesNodes(t *testing.T) {
-	t.Parallel()
-	db, q := setup(t, queue.Options{})
-	pool, far := elsewhere(t, db.URL, "jobs")
-	n2, _ := start(t, q, queue.NodeConfig{})
-	n, _ := start(t, far, queue.NodeConfig{Lease: 600 * time.Millisecond})
-	c := n.Consume(queue.ConsumerOptions{})
-	enqueue(t, n2, "x")
-	mustNack(t, receive(t, c, 1)[0], queue.NackOptions{Delay: time.Millisecond})
-	held := receive(t, c, 1)[0]
-	release := holdAll(t, pool)
-	defer release()
-	c2 := n2.Consume(queue.ConsumerOptions{})
-	got := receive(t, c2, 1)[0]
-	if got.Attempt != 2 { // deliveries that end with their node are not counted
-		t.Errorf("attempt %d, want 2", got.Attempt)
-	}
-	release()
-	if err := held.Ack(t.Context()); !errors.Is(err, queue.ErrLeaseLost) {
-		t.Errorf("late ack: %v, want ErrLeaseLost", err)
-	}
-	mustAck(t, got)
-	wantDone(t, q)
-}
-
 // TestEnqueue_Due delivers a delayed message when it is due, and not before.
 func TestEnqueue_Due(t *testing.T) {
 	t.Parallel()
-	_, q := setup(t, queue.Options{})
+	q := setupShared(t, queue.Options{})
 	n, _ := start(t, q, queue.NodeConfig{})
 	c := n.Consume(queue.ConsumerOptions{})
 	due := time.Now().Add(500 * time.Millisecond)
-	msgs := []queue.Message{
-		{Payload: []byte("later"), Headers: []byte(`{"a": 1}`), Due: due},
-		{Payload: []byte("now")},
-		{Payload: []byte("past"), Due: due.Add(-time.Hour)},
+	mustEnqueue(t, n,
+		queue.Message{Payload: []byte("later"), Headers: []byte(`{"a": 1}`), Due: due}, queue.Message{Payload: []byte("never"), Due: due.Add(time.Hour)},
+		queue.Message{Payload: []byte("now")}, queue.Message{Payload: []byte("past"), Due: due.Add(-time.Hour)})
+	var got []string
+	for range 3 {
+		d := receiveUpTo(t, c, 1)[0]
+		if text := string(d.Payload); text == "never" || text == "later" && time.Now().Before(due) || d.Attempt != 1 {
+			t.Errorf("%q, attempt %d, came %v early", text, d.Attempt, time.Until(due))
+		}
+		got = append(got, string(d.Payload))
+		mustAck(t, d)
 	}
-	if _, err := n.Enqueue(t.Context(), msgs...); err != nil {
-		t.Fatal(err)
+	if slices.Sort(got); !slices.Equal(got, []string{"later", "now", "past"}) {
+		t.Errorf("came %q", got)
 	}
-	ds := receive(t, c, 2)
-	if got := texts(ds); !slices.Equal(got, []string{"now", "past"}) {
-		t.Errorf("at once came %q", got)
-	}
-	mustAck(t, ds...)
-	ds = receive(t, c, 1)
-	if early := time.Until(due); early > 0 || string(ds[0].Payload) != "later" || ds[0].Attempt != 1 {
-		t.Errorf("%q, attempt %d, came %v early", ds[0].Payload, ds[0].Attempt, early)
-	}
-	mustAck(t, ds...)
 	for _, headers := range []string{`null`, `[]`, `{`} {
 		m := queue.Message{Headers: []byte(headers), Due: due}
 		if _, err := n.Enqueue(t.Context(), m); !errors.Is(err, queue.ErrInvalid) {
@@ -149,38 +119,26 @@ func TestEnqueue_Due(t *testing.T) {
 // cannot, or JSON cannot write, must not stop the Node.
 func TestEnqueue_StrangeDue(t *testing.T) {
 	t.Parallel()
-	for name, opts := range map[string]queue.Options{"plain": {}, "partitions": {Partitions: 1}} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			_, q := setup(t, opts)
-			n, _ := start(t, q, queue.NodeConfig{})
-			c := n.Consume(queue.ConsumerOptions{})
-			for i, due := range []string{"2999-01-01T00:00:00+23:00", "2999-01-01T00:00:00-23:59", "9999-12-31T23:59:59.999999999-20:00"} {
-				m := queue.Message{Key: fmt.Sprint(i), Headers: []byte(`{"tidewire_due": "` + due + `"}`)}
-				if _, err := n.Enqueue(t.Context(), m); err != nil {
-					t.Fatal(err)
-				}
-			}
-			enqueue(t, n, "now")
-			ds := receive(t, c, 1)
-			if string(ds[0].Payload) != "now" {
-				t.Errorf("got %q before it is due", ds[0].Headers)
-			}
-			mustAck(t, ds...)
-			if opts.Partitions == 0 {
-				eventually(t, "the others are deferred", func() bool {
-					s, err := q.Stats(t.Context())
-					return err == nil && s.Delayed == 3
-				})
-			}
-			wantNothing(t, c, 50*time.Millisecond)
-		})
-	}
-	_, q := setup(t, queue.Options{})
-	n, _ := start(t, q, queue.NodeConfig{})
-	for _, due := range []time.Time{time.Unix(1<<40, 0), time.Date(9999, 12, 31, 20, 0, 0, 0, time.FixedZone("", -12*3600))} {
-		if _, err := n.Enqueue(t.Context(), queue.Message{Due: due}); !errors.Is(err, queue.ErrInvalid) {
-			t.Errorf("due %v: %v, want ErrInvalid", due, err)
+	eachKind(t, queue.Options{}, func(t *testing.T, _ pgtest.DB, q *queue.Queue) {
+		n, _ := start(t, q, queue.NodeConfig{})
+		c := n.Consume(queue.ConsumerOptions{})
+		for i, due := range []string{"2999-01-01T00:00:00+23:00", "2999-01-01T00:00:00-23:59", "9999-12-31T23:59:59.999999999-20:00"} {
+			mustEnqueue(t, n, queue.Message{Key: fmt.Sprint(i), Headers: []byte(`{"tidewire_due": "` + due + `"}`)})
 		}
-	}
+		enqueue(t, n, "now")
+		ds := receive(t, c, 1)
+		if string(ds[0].Payload) != "now" {
+			t.Errorf("got %q before it is due", ds[0].Headers)
+		}
+		mustAck(t, ds...)
+		if q.Options().Partitions == 0 {
+			testkit.Eventually(t, "the others are deferred", func() bool { return statsOf(t, q).Delayed == 3 })
+		}
+		wantNothing(t, c, 50*time.Millisecond)
+		for _, due := range []time.Time{time.Unix(1<<40, 0), time.Date(9999, 12, 31, 20, 0, 0, 0, time.FixedZone("", -12*3600))} {
+			if _, err := n.Enqueue(t.Context(), queue.Message{Due: due}); !errors.Is(err, queue.ErrInvalid) {
+				t.Errorf("due %v: %v, want ErrInvalid", due, err)
+			}
+		}
+	})
 }

@@ -3,12 +3,12 @@ package queue_test
 import (
 	"context"
 	"errors"
-	"strings"
 	"testing"
 	"time"
 
+	"github.com/tidewire/tidewire/internal/pgtest"
+	"github.com/tidewire/tidewire/internal/testkit"
 	"github.com/tidewire/tidewire/queue"
-	"github.com/tidewire/tidewire/stream"
 )
 
 // never is a time that no test waits for.
@@ -25,15 +25,25 @@ func serveQueue(t *testing.T, q *queue.Queue, cfg queue.NodeConfig) (n *queue.No
 	return n, errs
 }
 
-func wantDropped(t *testing.T, ended <-chan error) {
+func wantDropped(t *testing.T, ended <-chan error, c *queue.Consumer) {
 	t.Helper()
 	select {
 	case err := <-ended:
 		if !errors.Is(err, queue.ErrNotFound) {
 			t.Errorf("Run: %v, want ErrNotFound", err)
 		}
-	case <-time.After(30 * time.Second):
-		t.Error("the node of a dropped queue goes on")
+	case <-time.After(time.Minute):
+		t.Fatal("the node of a dropped queue goes on")
+	}
+	if _, err := c.Receive(t.Context()); !errors.Is(err, queue.ErrNotFound) || !errors.Is(err, queue.ErrClosed) {
+		t.Errorf("Receive: %v, want ErrNotFound and ErrClosed", err)
+	}
+}
+
+func mustDrop(t *testing.T, db pgtest.DB, q *queue.Queue) {
+	t.Helper()
+	if err := queue.Drop(t.Context(), db.Pool, q.Name()); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -41,71 +51,52 @@ func wantDropped(t *testing.T, ended <-chan error) {
 // dropped.
 func TestNode_DroppedElsewhere(t *testing.T) {
 	t.Parallel()
-	for name, opts := range map[string]queue.Options{"plain": {}, "partitions": {Partitions: 2}, "priorities": {Priorities: 2}} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			db, q := setup(t, opts)
-			_, far := elsewhere(t, db.URL, q.Name())
-			reads := queue.CountWrites(far)
-			_, idle := serveQueue(t, far, queue.NodeConfig{})
-			for reads.Load() < int64(len(far.Streams())) {
-				time.Sleep(time.Millisecond)
-			}
-			sharing := make(chan struct{})
-			none := func(ctx context.Context, _ string, _ int, _ func(context.Context, int, <-chan struct{})) error {
-				close(sharing)
-				<-ctx.Done()
-				return nil
-			}
-			n, consuming := serveQueue(t, q, queue.NodeConfig{Assign: none})
-			c := n.Consume(queue.ConsumerOptions{})
-			if opts.Partitions > 0 {
-				<-sharing
-			} else {
-				mustEnqueue(t, n, keyed("", "a"))
-				mustAck(t, receive(t, c, 1)...)
-			}
-			if err := queue.Drop(t.Context(), db.Pool, q.Name()); err != nil {
-				t.Fatal(err)
-			}
-			wantDropped(t, consuming)
-			wantDropped(t, idle)
-			if _, err := c.Receive(t.Context()); !errors.Is(err, queue.ErrNotFound) {
-				t.Errorf("Receive: %v, want ErrNotFound", err)
-			}
-		})
-	}
+	eachKind(t, queue.Options{}, func(t *testing.T, db pgtest.DB, q *queue.Queue) {
+		_, far := elsewhere(t, db.URL, q.Name())
+		reads := queue.CountWrites(far)
+		idle, idleEnded := serveQueue(t, far, queue.NodeConfig{})
+		testkit.Eventually(t, "it has read the journals", func() bool { return reads.Load() >= int64(len(far.Streams())) })
+		sharing := make(chan struct{})
+		none := func(ctx context.Context, _ string, _ int, _ func(context.Context, int, <-chan struct{})) error {
+			close(sharing)
+			<-ctx.Done()
+			return nil
+		}
+		n, ended := serveQueue(t, q, queue.NodeConfig{Assign: none})
+		c := n.Consume(queue.ConsumerOptions{})
+		if q.Options().Partitions > 0 {
+			<-sharing
+		} else {
+			mustEnqueue(t, n, keyed("", "a"))
+			mustAck(t, receive(t, c, 1)...)
+		}
+		mustDrop(t, db, q)
+		wantDropped(t, ended, c)
+		wantDropped(t, idleEnded, idle.Consume(queue.ConsumerOptions{}))
+	})
 }
 
 // TestNode_Dropped: a Node that is told of the drop tells its Consumers. Deliveries are void,
 // whether they are acknowledged before or after.
 func TestNode_Dropped(t *testing.T) {
 	t.Parallel()
-	for name, told := range map[string]bool{"told": true, "finds out": false} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			db, q := setup(t, queue.Options{})
-			n, ended := serveQueue(t, q, queue.NodeConfig{PollJournal: never, Poll: never})
-			c := n.Consume(queue.ConsumerOptions{})
-			mustEnqueue(t, n, keyed("", "a"), keyed("", "b"))
-			ds := receive(t, c, 2)
-			if err := queue.Drop(t.Context(), db.Pool, q.Name()); err != nil {
-				t.Fatal(err)
-			}
-			if told {
-				n.Dropped()
-				n.Dropped()
-			} else if err := ds[0].Ack(t.Context()); !errors.Is(err, queue.ErrLeaseLost) && !errors.Is(err, queue.ErrOutcomeUnknown) {
-				t.Errorf("Ack: %v, want ErrLeaseLost, or ErrUnknown from a Node that has just found out", err)
-			}
-			wantDropped(t, ended)
-			if _, err := c.Receive(t.Context()); !errors.Is(err, queue.ErrNotFound) {
-				t.Errorf("Receive: %v, want ErrNotFound", err)
-			}
-			if err := ds[1].Ack(t.Context()); !errors.Is(err, queue.ErrLeaseLost) {
-				t.Errorf("Ack after the end: %v, want ErrLeaseLost", err)
-			}
-		})
+	for _, told := range []bool{true, false} {
+		db, q := setup(t, queue.Options{})
+		n, ended := serveQueue(t, q, queue.NodeConfig{PollJournal: never, Poll: never})
+		c := n.Consume(queue.ConsumerOptions{})
+		mustEnqueue(t, n, keyed("", "a"), keyed("", "b"))
+		ds := receive(t, c, 2)
+		mustDrop(t, db, q)
+		if told {
+			n.Dropped()
+			n.Dropped()
+		} else if err := ds[0].Ack(t.Context()); !errors.Is(err, queue.ErrLeaseLost) && !errors.Is(err, queue.ErrOutcomeUnknown) {
+			t.Errorf("Ack: %v, want ErrLeaseLost, or ErrOutcomeUnknown from a Node that has just found out", err)
+		}
+		wantDropped(t, ended, c)
+		if err := ds[1].Ack(t.Context()); !errors.Is(err, queue.ErrLeaseLost) {
+			t.Errorf("Ack after the end: %v, want ErrLeaseLost", err)
+		}
 	}
 }
 
@@ -115,36 +106,45 @@ func TestPartitions_AnotherOfItsName(t *testing.T) {
 	t.Parallel()
 	db, q := setup(t, queue.Options{Partitions: 2})
 	old, ended := serveQueue(t, q, queue.NodeConfig{PollJournal: never, Poll: never, IdleAfter: never})
-	c := old.Consume(queue.ConsumerOptions{})
+	before := old.Consume(queue.ConsumerOptions{})
 	mustEnqueue(t, old, keyed("k", "before"))
-	receive(t, c, 1)
-	if err := queue.Drop(t.Context(), db.Pool, q.Name()); err != nil {
-		t.Fatal(err)
-	}
+	receive(t, before, 1)
+	mustDrop(t, db, q)
 	q, err := queue.Ensure(t.Context(), db.Pool, q.Name(), queue.Options{Partitions: 3})
 	if err != nil {
 		t.Fatal(err)
 	}
 	n, _ := start(t, q, queue.NodeConfig{})
-	c = n.Consume(queue.ConsumerOptions{})
+	c := n.Consume(queue.ConsumerOptions{})
 	for _, key := range []string{"a", "b", "c", "d", "e", "f"} {
 		mustEnqueue(t, n, keyed(key, "after"))
 	}
 	mustAck(t, receive(t, c, 6)...)
-	wantDropped(t, ended)
+	wantDropped(t, ended, before)
 }
 
-// TestEnsure_SaysWhatIsInTheWay: the error says what has the name of a family or of a member.
-func TestEnsure_SaysWhatIsInTheWay(t *testing.T) {
+// TestDrop_NodeThatStops: a Node that has partitions of a queue that was dropped stops all the same.
+func TestDrop_NodeThatStops(t *testing.T) {
 	t.Parallel()
-	db, q := setup(t, queue.Options{})
-	if _, err := stream.Ensure(t.Context(), db.Pool, "s", stream.Options{}); err != nil {
-		t.Fatal(err)
+	db, q := setup(t, queue.Options{Partitions: 3})
+	n := queue.NewNode(q, quick(queue.NodeConfig{PollJournal: never, Poll: never, Lease: time.Minute}))
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		n.Run(ctx) // its error is of no interest here
+	}()
+	c := n.Consume(queue.ConsumerOptions{Credits: 5})
+	mustEnqueue(t, n, keyed("", "x"))
+	for _, d := range receive(t, c, 1) {
+		d.AckLater()
 	}
-	for name, stream := range map[string]bool{q.Name(): false, "s": true} {
-		_, err := queue.Ensure(t.Context(), db.Pool, name, queue.Options{Partitions: 2})
-		if !errors.Is(err, queue.ErrExists) || strings.Contains(err.Error(), "stream") != stream {
-			t.Errorf("%s: %v", name, err)
-		}
+	mustDrop(t, db, q)
+	stop()
+	select {
+	case <-ended:
+	case <-time.After(time.Minute):
+		t.Error("the Node does not stop")
 	}
 }

@@ -1,7 +1,6 @@
 package queue_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -11,82 +10,69 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/tidewire/tidewire/internal/pgtest"
+	"github.com/tidewire/tidewire/internal/testkit"
 	"github.com/tidewire/tidewire/queue"
 	"github.com/tidewire/tidewire/stream"
 )
 
-// only is a message that is unique.
-func only(key, text string, period time.Duration) queue.Message {
-	return queue.Message{Payload: []byte(text), Unique: queue.Unique{Key: key, Period: period}}
-}
-
-// TestUnique_OncePerPeriod: many callers of two processes enqueue the same job
-// at the same time, in queues of all kinds: exactly one gets success.
+// TestUnique_OncePerPeriod: many callers of two processes enqueue the same job at the same time: exactly one gets success.
 func TestUnique_OncePerPeriod(t *testing.T) {
 	t.Parallel()
-	for name, opts := range map[string]queue.Options{"plain": {}, "priorities": {Priorities: 2}, "partitions": {Partitions: 3}} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			db, q := setup(t, opts)
-			_, far := elsewhere(t, db.URL, "jobs")
-			n, _ := start(t, q, queue.NodeConfig{})
-			n2, _ := start(t, far, queue.NodeConfig{})
-			for job := range 3 {
-				var mu sync.Mutex
-				var calling sync.WaitGroup
-				stored, at := 0, make(map[int64]bool)
-				for caller := range 8 {
-					node := n
-					if caller%2 > 0 {
-						node = n2
+	eachKind(t, queue.Options{}, func(t *testing.T, db pgtest.DB, q *queue.Queue) {
+		_, far := elsewhere(t, db.URL, q.Name())
+		enqueuers := []*queue.Enqueuer{enqueuer(t, q), enqueuer(t, far)}
+		key := strings.Repeat("k", 900)
+		for job := range 3 {
+			var mu sync.Mutex
+			var calling sync.WaitGroup
+			stored, at := 0, make(map[int64]bool)
+			for caller := range 8 {
+				calling.Go(func() {
+					p, err := enqueuers[caller%2].Enqueue(t.Context(), only(fmt.Sprint(job, key), fmt.Sprint(job), 10*time.Minute))
+					mu.Lock()
+					defer mu.Unlock()
+					at[p.First] = true
+					var duplicate *queue.DuplicateError
+					switch {
+					case err == nil:
+						stored++
+					case !errors.As(err, &duplicate) || duplicate.Position != p.First || !errors.Is(err, queue.ErrDuplicate):
+						t.Error(err)
 					}
-					calling.Go(func() {
-						p, err := firstOf(node.Enqueue(t.Context(), only(fmt.Sprint(job, strings.Repeat("k", 900)), fmt.Sprint(job), 10*time.Minute)))
-						mu.Lock()
-						defer mu.Unlock()
-						at[p] = true
-						var duplicate *queue.DuplicateError
-						switch {
-						case err == nil:
-							stored++
-						case !errors.As(err, &duplicate) || duplicate.Position != p || !errors.Is(err, queue.ErrDuplicate):
-							t.Error(err)
-						}
-					})
-				}
-				calling.Wait()
-				if stored != 1 || len(at) != 1 {
-					t.Errorf("%d were told that they stored it, at %v", stored, at)
-				}
+				})
 			}
-			c := n.Consume(queue.ConsumerOptions{})
-			mustAck(t, receive(t, c, 3)...)
-			wantDone(t, q)
-			if _, err := n.Enqueue(t.Context(), only("0"+strings.Repeat("k", 900), "0", 10*time.Minute)); !errors.Is(err, queue.ErrDuplicate) {
-				t.Errorf("again when it is done: %v, want ErrDuplicate", err)
+			calling.Wait()
+			if stored != 1 || len(at) != 1 {
+				t.Errorf("%d were answered that they have stored it, at %v", stored, at)
 			}
-			mustEnqueue(t, n, only("other", "", 10*time.Minute))
-		})
-	}
+		}
+		n, _ := start(t, q, queue.NodeConfig{})
+		mustAck(t, receive(t, n.Consume(queue.ConsumerOptions{}), 3)...)
+		wantDone(t, q)
+		if _, err := n.Enqueue(t.Context(), only("0"+key, "0", 10*time.Minute)); !errors.Is(err, queue.ErrDuplicate) {
+			t.Errorf("again when it is done: %v, want ErrDuplicate", err)
+		}
+		mustEnqueue(t, n, only("other", "", 10*time.Minute))
+	})
 }
 
 // TestUnique_PeriodBeginsWithTheFirst: a key is stored again when a period has passed since it was stored, and not before.
 func TestUnique_PeriodBeginsWithTheFirst(t *testing.T) {
 	t.Parallel()
-	_, q := setup(t, queue.Options{})
+	q := setupShared(t, queue.Options{})
 	n, _ := start(t, q, queue.NodeConfig{})
 	before := time.Now()
-	first := mustEnqueue(t, n, only("a", "x", 2*time.Second))
-	eventually(t, "it is stored again", func() bool {
-		again, err := firstOf(n.Enqueue(t.Context(), only("a", "x", 2*time.Second)))
-		if err != nil && (!errors.Is(err, queue.ErrDuplicate) || again != first) {
-			t.Fatalf("at %d: %v; the first is at %d", again, err, first)
+	first := mustEnqueue(t, n, only("a", "x", time.Second))
+	testkit.Eventually(t, "it is stored again", func() bool {
+		again, err := n.Enqueue(t.Context(), only("a", "x", time.Second))
+		if err != nil && (!errors.Is(err, queue.ErrDuplicate) || again.First != first) {
+			t.Fatalf("at %d: %v; the first is at %d", again.First, err, first)
 		}
 		return err == nil
 	})
-	if passed := time.Since(before); passed < 2*time.Second {
+	if passed := time.Since(before); passed < time.Second {
 		t.Errorf("it is stored again after %v", passed)
 	}
 	for _, msgs := range [][]queue.Message{
@@ -99,49 +85,20 @@ func TestUnique_PeriodBeginsWithTheFirst(t *testing.T) {
 	}
 }
 
-// cutter cuts the connection of the first query that has the text.
-type cutter struct {
-	text string
-	cut  atomic.Bool
-}
-
-func (c *cutter) TraceQueryStart(ctx context.Context, conn *pgx.Conn, q pgx.TraceQueryStartData) context.Context {
-	if strings.Contains(q.SQL, c.text) && c.cut.CompareAndSwap(false, true) {
-		conn.PgConn().Conn().Close()
-	}
-	return ctx
-}
-
-func (c *cutter) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
-
-func (c *cutter) TraceBatchStart(ctx context.Context, conn *pgx.Conn, b pgx.TraceBatchStartData) context.Context {
-	for _, q := range b.Batch.QueuedQueries {
-		ctx = c.TraceQueryStart(ctx, conn, pgx.TraceQueryStartData{SQL: q.SQL})
-	}
-	return ctx
-}
-
-func (c *cutter) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
-
-func (c *cutter) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
-
 // TestUnique_ConnectionLost cuts the connections on which the request of a unique message is looked up, and that of its
 // duplicate is recorded: neither is an error, and the first of two is stored.
 func TestUnique_ConnectionLost(t *testing.T) {
 	t.Parallel()
-	db, _ := setup(t, queue.Options{})
+	db, watcher := setup(t, queue.Options{})
 	for _, text := range []string{"tidewire.find_requests", "tidewire.record_duplicates"} {
-		cfg, err := pgxpool.ParseConfig(db.URL)
-		if err != nil {
-			t.Fatal(err)
-		}
-		c := &cutter{text: text}
-		cfg.ConnConfig.Tracer = c
-		pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(pool.Close)
+		var cut atomic.Bool
+		pool := tracedPool(t, db.URL, func(conn *pgx.Conn, queries ...*pgx.QueuedQuery) {
+			for _, q := range queries {
+				if strings.Contains(q.SQL, text) && cut.CompareAndSwap(false, true) {
+					conn.PgConn().Conn().Close()
+				}
+			}
+		})
 		q, err := queue.Lookup(t.Context(), pool, "jobs")
 		if err != nil {
 			t.Fatal(err)
@@ -153,11 +110,11 @@ func TestUnique_ConnectionLost(t *testing.T) {
 				t.Errorf("%d, beside a cut of %q: %+v, %v", sequence, text, at, err)
 			}
 		}
-		if !c.cut.Load() {
+		if !cut.Load() {
 			t.Errorf("%q was not cut", text)
 		}
 	}
-	if stored := count(t, db.Pool, `SELECT head FROM tidewire.stream_state((SELECT id FROM tidewire.queue))`); stored != 2 {
+	if stored := statsOf(t, watcher).Head; stored != 2 {
 		t.Errorf("the stream ends at %d, want 2 messages", stored)
 	}
 }
@@ -167,43 +124,36 @@ func TestUnique_ConnectionLost(t *testing.T) {
 // even if the Enqueuer stops, and nothing is accepted after that.
 func TestSubmit_UniqueInOrder(t *testing.T) {
 	t.Parallel()
-	for name, opts := range map[string]queue.Options{"plain": {}, "priorities": {Priorities: 2}, "partitions": {Partitions: 3}} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			_, q := setup(t, opts)
-			p := queue.NewEnqueuer(q, queue.EnqueuerConfig{})
-			ctx, stop := context.WithCancel(t.Context())
-			var running sync.WaitGroup
-			p.Start()
-			running.Go(func() { <-ctx.Done(); p.Stop() })
-			const pairs = 200
-			var mu sync.Mutex
-			at, errs := make([]int64, 2*pairs), make([]error, 2*pairs)
-			answers := 0
-			for i := range 2 * pairs {
-				err := p.Submit(t.Context(), []queue.Message{only(fmt.Sprint(i/2), "x", 10*time.Minute)}, func(stored queue.Enqueued, err error) {
-					mu.Lock()
-					defer mu.Unlock()
-					at[i], errs[i] = stored.First, err
-					answers++
-				})
-				if err != nil {
-					t.Fatal(err)
-				}
+	eachKind(t, queue.Options{}, func(t *testing.T, _ pgtest.DB, q *queue.Queue) {
+		e := enqueuer(t, q)
+		const pairs = 100
+		var mu sync.Mutex
+		at, errs := make([]int64, 2*pairs), make([]error, 2*pairs)
+		answers := 0
+		for i := range 2 * pairs {
+			err := e.Submit(t.Context(), []queue.Message{only(fmt.Sprint(i/2), "x", 10*time.Minute)}, func(stored queue.Enqueued, err error) {
+				mu.Lock()
+				defer mu.Unlock()
+				at[i], errs[i] = stored.First, err
+				answers++
+			})
+			if err != nil {
+				t.Fatal(err)
 			}
-			stop()
-			running.Wait()
-			if answers != 2*pairs {
-				t.Errorf("%d answers, want %d", answers, 2*pairs)
+		}
+		e.Stop()
+		if answers != 2*pairs {
+			t.Errorf("%d answers, want %d", answers, 2*pairs)
+		}
+		for i := range pairs {
+			if errs[2*i] != nil || !errors.Is(errs[2*i+1], queue.ErrDuplicate) || at[2*i+1] != at[2*i] {
+				t.Errorf("pair %d: at %d, %v, and then at %d, %v", i, at[2*i], errs[2*i], at[2*i+1], errs[2*i+1])
 			}
-			for i := range pairs {
-				if errs[2*i] != nil || !errors.Is(errs[2*i+1], queue.ErrDuplicate) || at[2*i+1] != at[2*i] {
-					t.Errorf("pair %d: at %d, %v, and then at %d, %v", i, at[2*i], errs[2*i], at[2*i+1], errs[2*i+1])
-				}
-			}
-			if err := p.Submit(t.Context(), []queue.Message{only("late", "", time.Second)}, nil); !errors.Is(err, queue.ErrClosed) {
+		}
+		for _, m := range []queue.Message{only("late", "", time.Second), {}} {
+			if err := e.Submit(t.Context(), []queue.Message{m}, nil); !errors.Is(err, queue.ErrClosed) {
 				t.Errorf("after the end: %v, want ErrClosed", err)
 			}
-		})
-	}
+		}
+	})
 }

@@ -15,8 +15,9 @@ import (
 	"github.com/tidewire/tidewire/queue"
 )
 
-// openExample opens a Client as in the example of the package.
-func openExample(ctx context.Context) (pool *pgxpool.Pool, queues *queue.Client, done func()) {
+// exampleQueue makes a queue with a Client as in the example of the package. done is to be called at the end.
+func exampleQueue(name string, opts queue.Options) (q *queue.Queue, pool *pgxpool.Pool, done func()) {
+	ctx := context.Background()
 	pool, err := pgxpool.New(ctx, os.Getenv("DATABASE_URL"))
 	if err != nil {
 		log.Fatal(err)
@@ -24,10 +25,14 @@ func openExample(ctx context.Context) (pool *pgxpool.Pool, queues *queue.Client,
 	if _, err := migrate.Up(ctx, pool); err != nil {
 		log.Fatal(err)
 	}
-	if queues, err = queue.Open(ctx, pool, queue.Config{}); err != nil {
+	queues, err := queue.Open(ctx, pool, queue.Config{})
+	if err != nil {
 		log.Fatal(err)
 	}
-	return pool, queues, func() {
+	if q, err = queues.Ensure(ctx, name, opts); err != nil {
+		log.Fatal(err)
+	}
+	return q, pool, func() {
 		queues.Close(ctx)
 		pool.Close()
 	}
@@ -37,21 +42,16 @@ func openExample(ctx context.Context) (pool *pgxpool.Pool, queues *queue.Client,
 // letter, which can be inspected, and enqueued again with Redrive.
 func ExampleQueue_Work() {
 	ctx := context.Background()
-	_, queues, done := openExample(ctx)
+	jobs, _, done := exampleQueue("thumbnails", queue.Options{MaxAttempts: 3, RetryMin: time.Millisecond, RetryMax: time.Second})
 	defer done()
 
-	jobs, err := queues.Ensure(ctx, "thumbnails", queue.Options{MaxAttempts: 3, RetryMin: time.Millisecond, RetryMax: time.Second})
-	if err != nil {
-		log.Print(err)
-		return
-	}
 	if _, err := jobs.Enqueue(ctx, queue.Message{Payload: []byte("cat.jpg")}, queue.Message{Payload: []byte("notes.txt")}); err != nil {
 		log.Print(err)
 		return
 	}
 	working, stop := context.WithCancel(ctx)
 	failed, left := false, 2
-	err = jobs.Work(working, queue.WorkOptions{Concurrency: 1}, func(ctx context.Context, d *queue.Delivery) error {
+	err := jobs.Work(working, queue.WorkOptions{Concurrency: 1}, func(ctx context.Context, d *queue.Delivery) error {
 		file := string(d.Payload)
 		if file == "cat.jpg" && !failed {
 			failed = true
@@ -86,14 +86,9 @@ func ExampleQueue_Work() {
 // A Consumer is for programs that settle each delivery themselves, at a time of their choice.
 func ExampleQueue_Consume() {
 	ctx := context.Background()
-	_, queues, done := openExample(ctx)
+	calls, _, done := exampleQueue("calls", queue.Options{})
 	defer done()
 
-	calls, err := queues.Ensure(ctx, "calls", queue.Options{})
-	if err != nil {
-		log.Print(err)
-		return
-	}
 	if _, err := calls.Enqueue(ctx, queue.Message{Payload: []byte("hello")}); err != nil {
 		log.Print(err)
 		return
@@ -124,14 +119,9 @@ func ExampleQueue_Consume() {
 // With priorities a free worker gets a message of the highest priority that its Node knows of.
 func Example_priorities() {
 	ctx := context.Background()
-	_, queues, done := openExample(ctx)
+	orders, _, done := exampleQueue("orders", queue.Options{Priorities: 3})
 	defer done()
 
-	orders, err := queues.Ensure(ctx, "orders", queue.Options{Priorities: 3})
-	if err != nil {
-		log.Print(err)
-		return
-	}
 	for priority := range 3 {
 		m := queue.Message{Payload: fmt.Append(nil, "priority ", priority), Priority: priority}
 		if _, err := orders.Enqueue(ctx, m); err != nil {
@@ -141,7 +131,7 @@ func Example_priorities() {
 	}
 	working, stop := context.WithCancel(ctx)
 	left := 3
-	err = orders.Work(working, queue.WorkOptions{Concurrency: 1}, func(ctx context.Context, d *queue.Delivery) error {
+	err := orders.Work(working, queue.WorkOptions{Concurrency: 1}, func(ctx context.Context, d *queue.Delivery) error {
 		fmt.Println(string(d.Payload))
 		if left--; left == 0 {
 			stop()
@@ -160,14 +150,9 @@ func Example_priorities() {
 // With partitions the messages of one key are delivered one after the other, in their order, whatever the number of workers.
 func Example_orderOfKeys() {
 	ctx := context.Background()
-	_, queues, done := openExample(ctx)
+	accounts, _, done := exampleQueue("accounts", queue.Options{Partitions: 8})
 	defer done()
 
-	accounts, err := queues.Ensure(ctx, "accounts", queue.Options{Partitions: 8})
-	if err != nil {
-		log.Print(err)
-		return
-	}
 	for _, text := range []string{"open", "pay in", "close"} {
 		if _, err := accounts.Enqueue(ctx, queue.Message{Key: "account 7", Payload: []byte(text)}); err != nil {
 			log.Print(err)
@@ -175,7 +160,7 @@ func Example_orderOfKeys() {
 		}
 	}
 	working, stop := context.WithCancel(ctx)
-	err = accounts.Work(working, queue.WorkOptions{Concurrency: 20}, func(ctx context.Context, d *queue.Delivery) error {
+	err := accounts.Work(working, queue.WorkOptions{Concurrency: 20}, func(ctx context.Context, d *queue.Delivery) error {
 		fmt.Println(d.Key, string(d.Payload))
 		if string(d.Payload) == "close" {
 			stop()
@@ -194,15 +179,10 @@ func Example_orderOfKeys() {
 // The message is enqueued if, and only if, the transaction commits.
 func ExampleQueue_EnqueueTx() {
 	ctx := context.Background()
-	pool, queues, done := openExample(ctx)
+	invoices, pool, done := exampleQueue("invoices", queue.Options{})
 	defer done()
 
-	invoices, err := queues.Ensure(ctx, "invoices", queue.Options{})
-	if err != nil {
-		log.Print(err)
-		return
-	}
-	err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+	err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 		// … INSERT INTO orders …
 		return invoices.EnqueueTx(ctx, tx, queue.Message{Payload: []byte("order 7")})
 	})

@@ -3,15 +3,20 @@ package queue_test
 import (
 	"context"
 	"fmt"
+	"os"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tidewire/tidewire/internal/pgtest"
+	"github.com/tidewire/tidewire/internal/testkit"
 	"github.com/tidewire/tidewire/migrate"
 	"github.com/tidewire/tidewire/queue"
+	"github.com/tidewire/tidewire/stream"
 )
 
 var migrated = pgtest.NewTemplate("migrated", func(ctx context.Context, pool *pgxpool.Pool) error {
@@ -30,6 +35,63 @@ func setup(t *testing.T, opts queue.Options) (pgtest.DB, *queue.Queue) {
 	return db, q
 }
 
+// shared migrates the database that tests share, which is that of the examples.
+var shared = sync.OnceValue(func() error {
+	pool, err := openMigrated(context.Background(), os.Getenv("DATABASE_URL"))
+	if err == nil {
+		pool.Close()
+	}
+	return err
+})
+
+// inShared returns the shared database, through a pool of the test.
+func inShared(t *testing.T) pgtest.DB {
+	t.Helper()
+	if err := shared(); err != nil {
+		t.Fatal(err)
+	}
+	db := pgtest.DB{URL: os.Getenv("DATABASE_URL")}
+	db.Pool = newPool(t, db.URL)
+	t.Cleanup(db.Pool.Close)
+	return db
+}
+
+// queues counts the queues in the shared database.
+var queues atomic.Int64
+
+// ensureShared makes a queue in the shared database, for a test that looks at nothing else there.
+func ensureShared(t *testing.T, db pgtest.DB, opts queue.Options) *queue.Queue {
+	t.Helper()
+	q, err := queue.Ensure(t.Context(), db.Pool, fmt.Sprint("jobs ", queues.Add(1)), opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return q
+}
+
+// setupShared is setup in the shared database.
+func setupShared(t *testing.T, opts queue.Options) *queue.Queue {
+	t.Helper()
+	return ensureShared(t, inShared(t), opts)
+}
+
+// kinds are queues of all kinds.
+var kinds = map[string]queue.Options{"plain": {}, "priorities": {Priorities: 3}, "partitions": {Partitions: 3}}
+
+// eachKind runs a test with a queue of each kind in the shared database, one after the other.
+func eachKind(t *testing.T, opts queue.Options, test func(*testing.T, pgtest.DB, *queue.Queue)) {
+	t.Helper()
+	eachKindIn(t, inShared(t), opts, test)
+}
+
+func eachKindIn(t *testing.T, db pgtest.DB, opts queue.Options, test func(*testing.T, pgtest.DB, *queue.Queue)) {
+	t.Helper()
+	for name, kind := range kinds {
+		opts.Priorities, opts.Partitions = kind.Priorities, kind.Partitions
+		t.Run(name, func(t *testing.T) { test(t, db, ensureShared(t, db, opts)) })
+	}
+}
+
 // newPool is the pool of a process of its own.
 func newPool(t *testing.T, url string) *pgxpool.Pool {
 	t.Helper()
@@ -37,6 +99,39 @@ func newPool(t *testing.T, url string) *pgxpool.Pool {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return pool
+}
+
+// tracer is called before each query, and before each batch of queries.
+type tracer func(conn *pgx.Conn, queries ...*pgx.QueuedQuery)
+
+func (f tracer) TraceQueryStart(ctx context.Context, conn *pgx.Conn, q pgx.TraceQueryStartData) context.Context {
+	f(conn, &pgx.QueuedQuery{SQL: q.SQL, Arguments: q.Args})
+	return ctx
+}
+
+func (f tracer) TraceBatchStart(ctx context.Context, conn *pgx.Conn, b pgx.TraceBatchStartData) context.Context {
+	f(conn, b.Batch.QueuedQueries...)
+	return ctx
+}
+
+func (tracer) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData)     {}
+func (tracer) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
+func (tracer) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData)     {}
+
+// tracedPool is a pool whose queries a tracer sees.
+func tracedPool(t *testing.T, url string, f tracer) *pgxpool.Pool {
+	t.Helper()
+	cfg, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.ConnConfig.Tracer, cfg.MaxConns = f, 12
+	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
 	return pool
 }
 
@@ -84,18 +179,47 @@ func quick(cfg queue.NodeConfig) queue.NodeConfig {
 	return cfg
 }
 
-// enqueue enqueues messages with the texts given.
-func enqueue(t *testing.T, n *queue.Node, texts ...string) (first int64) {
+// enqueuer runs an Enqueuer to the queue until the test ends.
+func enqueuer(t *testing.T, q *queue.Queue, cfg ...stream.AppenderConfig) *queue.Enqueuer {
+	t.Helper()
+	var all queue.EnqueuerConfig
+	for _, c := range cfg {
+		all.Appender = c
+	}
+	e := queue.NewEnqueuer(q, all)
+	e.Start()
+	t.Cleanup(e.Stop)
+	return e
+}
+
+// enqueue enqueues messages with the texts given, all at once.
+func enqueue(t *testing.T, n *queue.Node, texts ...string) {
 	t.Helper()
 	var msgs []queue.Message
 	for _, text := range texts {
 		msgs = append(msgs, queue.Message{Payload: []byte(text)})
 	}
-	first, err := firstOf(n.Enqueue(t.Context(), msgs...))
+	mustEnqueue(t, n, msgs...)
+}
+
+func mustEnqueue(t *testing.T, n *queue.Node, msgs ...queue.Message) (first int64) {
+	t.Helper()
+	at, err := n.Enqueue(t.Context(), msgs...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return first
+	return at.First
+}
+
+// keyed is a message with a key, graded one with a priority, and only one that is unique.
+func keyed(key, text string) queue.Message { return queue.Message{Key: key, Payload: []byte(text)} }
+
+func graded(priority int, text string) queue.Message {
+	return queue.Message{Priority: priority, Payload: []byte(text)}
+}
+
+func only(key, text string, period time.Duration) queue.Message {
+	return queue.Message{Payload: []byte(text), Unique: queue.Unique{Key: key, Period: period}}
 }
 
 // numbered is n texts.
@@ -106,13 +230,23 @@ func numbered(n int) (texts []string) {
 	return texts
 }
 
-// receive waits for at least n deliveries.
+// receive waits for at least n deliveries, and receiveUpTo for exactly that many.
 func receive(t *testing.T, c *queue.Consumer, n int) (ds []*queue.Delivery) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	return receiveBy(t, n, func(ctx context.Context, _ int) ([]*queue.Delivery, error) { return c.Receive(ctx) })
+}
+
+func receiveUpTo(t *testing.T, c *queue.Consumer, n int) (ds []*queue.Delivery) {
+	t.Helper()
+	return receiveBy(t, n, c.ReceiveUpTo)
+}
+
+func receiveBy(t *testing.T, n int, some func(context.Context, int) ([]*queue.Delivery, error)) (ds []*queue.Delivery) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for len(ds) < n {
-		more, err := c.Receive(ctx)
+		more, err := some(ctx, n-len(ds))
 		if err != nil {
 			t.Fatalf("%d of %d messages received: %v", len(ds), n, err)
 		}
@@ -152,6 +286,49 @@ func mustAck(t *testing.T, ds ...*queue.Delivery) {
 	acking.Wait()
 }
 
+func mustNack(t *testing.T, d *queue.Delivery, opts queue.NackOptions) {
+	t.Helper()
+	if err := d.Nack(t.Context(), opts); err != nil {
+		t.Errorf("nack of %d: %v", d.Position, err)
+	}
+}
+
+// statsOf returns the statistics of a queue.
+func statsOf(t *testing.T, q *queue.Queue) queue.Stats {
+	t.Helper()
+	s, err := q.Stats(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// wantDone waits until nothing is left in the queue.
+func wantDone(t *testing.T, q *queue.Queue) {
+	t.Helper()
+	var s queue.Stats
+	defer func() {
+		if t.Failed() {
+			t.Logf("the queue has %+v", s)
+		}
+	}()
+	testkit.Eventually(t, "all is acknowledged", func() bool {
+		var err error
+		s, err = q.Stats(t.Context())
+		return err == nil && s.Ready+s.Leased+s.Delayed == 0
+	})
+	if s.Dead > 0 {
+		t.Errorf("%d dead letters, want none", s.Dead)
+	}
+}
+
+func mustExec(t *testing.T, pool *pgxpool.Pool, sql string, args ...any) {
+	t.Helper()
+	if _, err := pool.Exec(t.Context(), sql, args...); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // count is the number that a query returns.
 func count(t *testing.T, pool *pgxpool.Pool, sql string, args ...any) (n int64) {
 	t.Helper()
@@ -161,15 +338,27 @@ func count(t *testing.T, pool *pgxpool.Pool, sql string, args ...any) (n int64) 
 	return n
 }
 
-// eventually waits for what must become true.
-func eventually(t *testing.T, what string, ok func() bool) {
+// waitForLocks returns how many sessions wait for locks.
+func waitForLocks(t *testing.T, pool *pgxpool.Pool) int64 {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("never: %s", what)
-		}
+	return count(t, pool, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`)
+}
+
+// slow skips a test that takes more than about a second, if that is too long.
+func slow(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("it takes more than a second")
 	}
 }
 
-// firstOf is the position of the first message.
-func firstOf(at queue.Enqueued, err error) (int64, error) { return at.First, err }
+// begin begins a transaction that ends with the test at the latest.
+func begin(t *testing.T, pool *pgxpool.Pool) pgx.Tx {
+	t.Helper()
+	tx, err := pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { tx.Rollback(context.Background()) })
+	return tx
+}

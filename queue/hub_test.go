@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/tidewire/tidewire/internal/testkit"
 	"github.com/tidewire/tidewire/queue"
 	"github.com/tidewire/tidewire/stream"
 )
@@ -33,8 +34,9 @@ func onHint(h *stream.Hub) queue.NodeConfig {
 // than it reads, or has claimed, at a time.
 func TestNode_OneHint(t *testing.T) {
 	t.Parallel()
-	db, q := setup(t, queue.Options{})
-	pool, there := elsewhere(t, db.URL, "jobs")
+	db := inShared(t)
+	q := ensureShared(t, db, queue.Options{})
+	pool, there := elsewhere(t, db.URL, q.Name())
 	h := runHub(t, pool, stream.HubConfig{Poll: time.Hour})
 	n, _ := start(t, there, onHint(h))
 	c := n.Consume(queue.ConsumerOptions{Credits: 1000})
@@ -54,39 +56,27 @@ func TestNode_OneHint(t *testing.T) {
 	}
 }
 
-// TestNotify_WithAHub: Notify reaches a Node that has a Hub.
-func TestNotify_WithAHub(t *testing.T) {
-	t.Parallel()
-	db, q := setup(t, queue.Options{})
-	n, _ := start(t, q, onHint(runHub(t, db.Pool, stream.HubConfig{Poll: time.Hour})))
-	c := n.Consume(queue.ConsumerOptions{Credits: 10})
-	enqueue(t, n, "first")
-	mustAck(t, receive(t, c, 1)...)
-	for range 3 {
-		err := pgx.BeginFunc(t.Context(), db.Pool, func(tx pgx.Tx) error {
-			return q.EnqueueTx(t.Context(), tx, queue.Message{Payload: []byte("x")})
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		q.Notify()
-		mustAck(t, receive(t, c, 1)...)
-	}
-}
-
-// TestNode_AtHand: messages that the process enqueues are delivered from memory, without a read.
+// TestNode_AtHand: messages that the process enqueues are delivered from memory, without a poll, and Notify reaches a Node that
+// has a Hub.
 func TestNode_AtHand(t *testing.T) {
 	t.Parallel()
-	db, q := setup(t, queue.Options{})
+	db := inShared(t)
+	q := ensureShared(t, db, queue.Options{})
 	h := runHub(t, db.Pool, stream.HubConfig{Poll: time.Hour})
 	cfg := onHint(h)
 	cfg.Appender.Hub = h
 	n, _ := start(t, q, cfg)
 	c := n.Consume(queue.ConsumerOptions{Credits: 10})
-	enqueue(t, n, "first")
-	mustAck(t, receive(t, c, 1)...)
-	for _, want := range numbered(50) {
-		enqueue(t, n, want)
+	for i, want := range numbered(50) {
+		if i%10 < 9 {
+			enqueue(t, n, want)
+		} else if err := pgx.BeginFunc(t.Context(), db.Pool, func(tx pgx.Tx) error {
+			return q.EnqueueTx(t.Context(), tx, keyed("", want))
+		}); err != nil {
+			t.Fatal(err)
+		} else {
+			q.Notify()
+		}
 		ds := receive(t, c, 1)
 		if got := string(ds[0].Payload); got != want {
 			t.Fatalf("got %q, want %q", got, want)
@@ -100,70 +90,25 @@ func TestNode_AtHand(t *testing.T) {
 // same Hub, though that has looked up the queue separately.
 func TestNode_SameHubOtherQueue(t *testing.T) {
 	t.Parallel()
-	db, q := setup(t, queue.Options{})
+	db := inShared(t)
+	q := ensureShared(t, db, queue.Options{})
 	h := runHub(t, db.Pool, stream.HubConfig{Poll: time.Hour})
 	cfg := onHint(h)
 	cfg.IdleAfter = 100 * time.Millisecond
 	n, _ := start(t, q, cfg)
 	c := n.Consume(queue.ConsumerOptions{Credits: 10})
-	again, err := queue.Lookup(t.Context(), db.Pool, "jobs")
+	again, err := queue.Lookup(t.Context(), db.Pool, q.Name())
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := queue.NewEnqueuer(again, queue.EnqueuerConfig{Appender: stream.AppenderConfig{Hub: h}})
-	ctx, stop := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	p.Start()
-	running.Go(func() { <-ctx.Done(); p.Stop() })
-	t.Cleanup(func() { stop(); running.Wait() })
+	e := enqueuer(t, again, stream.AppenderConfig{Hub: h})
 	for range 3 {
-		if _, err := p.Enqueue(t.Context(), queue.Message{Payload: []byte("x")}); err != nil {
+		if _, err := e.Enqueue(t.Context(), queue.Message{Payload: []byte("x")}); err != nil {
 			t.Fatal(err)
 		}
 		mustAck(t, receive(t, c, 1)...)
-		eventually(t, "the lease ends", func() bool {
-			return count(t, db.Pool, `SELECT kind FROM tidewire.queue_journal ORDER BY sequence DESC LIMIT 1`) == 3
+		testkit.Eventually(t, "the lease ends", func() bool {
+			return count(t, db.Pool, `SELECT kind FROM tidewire.queue_journal WHERE queue = $1 ORDER BY sequence DESC LIMIT 1`, q.Stream().ID()) == 3
 		})
-	}
-}
-
-// TestDrop_NodeThatStops: a Node that has partitions of a queue that was dropped stops all the same.
-func TestDrop_NodeThatStops(t *testing.T) {
-	t.Parallel()
-	db, q := setup(t, queue.Options{Partitions: 3})
-	n := queue.NewNode(q, quick(queue.NodeConfig{PollJournal: time.Hour, Poll: time.Hour, Lease: time.Minute}))
-	ctx, stop := context.WithCancel(t.Context())
-	defer stop()
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		n.Run(ctx) // its error is of no interest here
-	}()
-	c := n.Consume(queue.ConsumerOptions{Credits: 5})
-	go func() {
-		for {
-			ds, err := c.Receive(ctx)
-			if err != nil {
-				return
-			}
-			for _, d := range ds {
-				d.AckLater()
-			}
-		}
-	}()
-	eventually(t, "a partition is had", func() bool {
-		if _, err := n.Enqueue(ctx, queue.Message{Payload: []byte("x")}); err != nil {
-			t.Fatal(err)
-		}
-		return count(t, db.Pool, `SELECT count(*) FROM tidewire.queue_journal WHERE kind = 2`) > 0
-	})
-	if err := queue.Drop(t.Context(), db.Pool, q.Name()); err != nil {
-		t.Fatal(err)
-	}
-	stop()
-	select {
-	case <-ended:
-	case <-time.After(20 * time.Second):
-		t.Error("the Node does not stop")
 	}
 }

@@ -1,8 +1,11 @@
 package queue
 
 import (
+	"errors"
 	"testing"
 	"time"
+
+	"github.com/tidewire/tidewire/stream"
 )
 
 // TestPlan_PartitionInOrder: a partition's new holder finds released positions,
@@ -14,9 +17,7 @@ func TestPlan_PartitionInOrder(t *testing.T) {
 	q := testQueueOf(t, Options{Partitions: 1})
 	n := NewNode(q, NodeConfig{})
 	p, s := n.parts[0], &state{}
-	mustWrite(t, q, s, request{}, written)
-	mustWrite(t, q, s, request{own: 1, lease: time.Hour, entries: []entry{{kind: kindLeaseExclusive, token: 1}}}, written)
-	mustWrite(t, q, s, request{own: 1, claim: 5}, written)
+	lease(t, q, s, 1, 5)
 	mustWrite(t, q, s, request{own: 1, entries: []entry{{kind: kindEnd, token: 1}}}, written)
 	n.Consume(ConsumerOptions{Credits: 10})
 	p.openPartition()
@@ -83,8 +84,7 @@ func TestPlan_LargeGap(t *testing.T) {
 		n := NewNode(q, NodeConfig{})
 		n.Consume(ConsumerOptions{Credits: 10})
 		s := &state{}
-		mustWrite(t, q, s, request{}, written)
-		mustWrite(t, q, s, request{seen: s.seen, own: token, lease: time.Hour, entries: []entry{{kind: kindLease, token: token}}}, written)
+		lease(t, q, s, token, 0)
 		p := n.parts[0]
 		p.state, p.token, p.times.busy = *s, token, time.Now()
 		p.deadline, p.renewAt = time.Now().Add(time.Hour), time.Now().Add(time.Hour)
@@ -107,6 +107,52 @@ func TestPlan_LargeGap(t *testing.T) {
 		r, _ := p.plan(&batch{}, time.Now(), false)
 		if p.state.top != end || r.claim < 1 || r.claim > 1000 {
 			t.Errorf("top is %d, want %d; claims %d more", p.state.top, end, r.claim)
+		}
+	}
+}
+
+// TestApplyStatus_KeepsWhatIsDue: the answer to a poll does not know of a message that was
+// deferred after the poll began.
+func TestApplyStatus_KeepsWhatIsDue(t *testing.T) {
+	t.Parallel()
+	q := newQueue(nil, "jobs", newShard(nil, &stream.Stream{}, 0))
+	p := newShardNode(NewNode(q, NodeConfig{}), q.members[0])
+	asked := p.times.noted
+	due := time.Now().Add(time.Minute)
+	p.times.dueBy(&sidePut{Due: &due}, time.Now())
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.applyStatus(queueStatus{now: time.Now()}, asked)
+	if !p.times.due.Equal(due) {
+		t.Errorf("due at %v, want %v", p.times.due, due)
+	}
+	p.applyStatus(queueStatus{now: time.Now()}, p.times.noted)
+	if !p.times.due.IsZero() {
+		t.Errorf("due at %v, and nothing is", p.times.due)
+	}
+}
+
+// TestDropOne_AnotherOfItsName: a queue that Drop has found is gone before it is
+// dropped. A new queue of the same name, ordinary or part of another one, is not
+// dropped.
+func TestDropOne_AnotherOfItsName(t *testing.T) {
+	t.Parallel()
+	q := testQueue(t)
+	if _, err := Ensure(t.Context(), q.pool, "family", Options{Priorities: 2}); err != nil {
+		t.Fatal(err)
+	}
+	other := int32(1_000_000)
+	for _, c := range []struct {
+		name string
+		of   *int32
+	}{{"family/1", nil}, {"family/1", &other}, {q.Name(), &other}} {
+		if err := dropOne(t.Context(), q.pool, c.name, c.of); !errors.Is(err, ErrNotFound) {
+			t.Errorf("%s was dropped: %v", c.name, err)
+		}
+	}
+	for name, members := range map[string]int{"family": 2, q.Name(): 1} {
+		if again, err := Lookup(t.Context(), q.pool, name); err != nil || len(again.members) != members {
+			t.Errorf("%s, looked up: %v", name, err)
 		}
 	}
 }

@@ -5,17 +5,13 @@ import (
 	"reflect"
 	"testing"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 )
 
-// lease begins a long lease for token 1, and claims ten positions. It returns
-// the state, and a request with the common fields of the token.
-func lease(t *testing.T, q *Queue) (*state, request) {
+// leased is a state with a lease of token 1, and ten positions, and a request with the common fields of the token.
+func leased(t *testing.T, q *Queue) (*state, request) {
 	t.Helper()
 	s := &state{}
-	mustWrite(t, q, s, request{}, written)
-	mustWrite(t, q, s, request{own: 1, lease: time.Hour, entries: []entry{{kind: kindLease, token: 1}}, claim: 10}, written)
+	lease(t, q, s, 1, 10)
 	until := s.leases[1]
 	return s, request{own: 1, seen: s.seen, validUntil: &until, lease: time.Hour}
 }
@@ -32,10 +28,9 @@ func TestRecord_AsQueueWrite(t *testing.T) {
 	}
 	for i, r := range requests {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
-			t.Parallel()
 			long, short := testQueue(t), testQueue(t)
-			a, common := lease(t, long)
-			b, other := lease(t, short)
+			a, common := leased(t, long)
+			b, other := leased(t, short)
 			common.entries, common.claim = r.entries, r.claim
 			other.entries, other.claim = r.entries, r.claim
 			if !other.plain() {
@@ -107,7 +102,7 @@ func TestRecord_LeavesItToQueueWrite(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			q := testQueue(t)
-			s, r := lease(t, q)
+			s, r := leased(t, q)
 			r.entries = []entry{done(1, span{1, 1})}
 			before(t, q, s, &r)
 			for range 2 { // the second time it knows which journal is in use
@@ -120,40 +115,5 @@ func TestRecord_LeavesItToQueueWrite(t *testing.T) {
 				t.Error("position 1 is done")
 			}
 		})
-	}
-}
-
-// TestRecord_Plan: plans that PostgreSQL has cached while the journals were nearly empty
-// must be good when there are many rows, including those of other queues and deleted ones:
-// each call reads a few blocks.
-func TestRecord_Plan(t *testing.T) {
-	t.Parallel()
-	q := testQueue(t)
-	s, req := lease(t, q)
-	conn, err := q.pool.Acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Release()
-	calls := func() (blocks int64) {
-		for range 7 { // PostgreSQL takes the plan for all parameters after five
-			req.seen, req.entries = s.seen, []entry{{kind: kindNote, token: 1}}
-			args := togetherArgs([]*recordCall{{queue: q.members[0], request: req, entries: req.entries}})
-			blocks = blocksOf(t, conn.Conn(), recordTogetherSQL, args...)
-			blocks += blocksOf(t, conn.Conn(), lookSQL, []int32{q.members[0].id}, []int64{0})
-			s.seen++
-		}
-		return blocks
-	}
-	before := calls()
-	if _, err := q.pool.Exec(t.Context(), `
-		INSERT INTO tidewire.queue_journal (queue, sequence, token, lo, hi, top, kind, base)
-			SELECT q, n, 0, 0, 0, 0, 10, 1 FROM generate_series(1, 200) AS q, generate_series(1, 100) AS n;
-		INSERT INTO tidewire.queue_journal (queue, sequence, token, lo, hi, top, kind, base)
-			SELECT $1, n, 0, 0, 0, 0, 10, 1 FROM generate_series(-20000, 0) AS n`, pgx.QueryExecModeSimpleProtocol, q.members[0].id); err != nil {
-		t.Fatal(err)
-	}
-	if after := calls(); after > 3*before+30 {
-		t.Errorf("a call and a look touch %d blocks beside many rows, %d before", after, before)
 	}
 }

@@ -1,24 +1,28 @@
 package queue_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/tidewire/tidewire/internal/pgtest"
+	"github.com/tidewire/tidewire/internal/testkit"
 	"github.com/tidewire/tidewire/queue"
 )
 
-// severalQueues makes n queues, each with a Node and a Consumer, on one pool.
-func severalQueues(t *testing.T, pool *pgxpool.Pool, n int) (queues []*queue.Queue, nodes []*queue.Node, consumers []*queue.Consumer) {
+// together are queues of one pool, each with a Node and a Consumer.
+type together struct {
+	queues    []*queue.Queue
+	nodes     []*queue.Node
+	consumers []*queue.Consumer
+}
+
+func severalQueues(t *testing.T, pool *pgxpool.Pool, n int) (all together) {
 	t.Helper()
 	for i := range n {
 		q, err := queue.Ensure(t.Context(), pool, fmt.Sprint("queue-", i), queue.Options{})
@@ -26,187 +30,117 @@ func severalQueues(t *testing.T, pool *pgxpool.Pool, n int) (queues []*queue.Que
 			t.Fatal(err)
 		}
 		node, _ := start(t, q, queue.NodeConfig{})
-		c := node.Consume(queue.ConsumerOptions{Credits: 10})
-		t.Cleanup(c.Close)
-		queues, nodes, consumers = append(queues, q), append(nodes, node), append(consumers, c)
+		all.queues, all.nodes = append(all.queues, q), append(all.nodes, node)
+		all.consumers = append(all.consumers, node.Consume(queue.ConsumerOptions{Credits: 10}))
 	}
-	return queues, nodes, consumers
+	return all
 }
 
-// work receives and acknowledges messages until that many different ones are
-// acknowledged. It checks that a message that was acknowledged is not delivered again.
-func work(ctx context.Context, c *queue.Consumer, messages int) error {
-	done := make(map[string]bool)
-	for len(done) < messages {
-		ds, err := c.Receive(ctx)
-		if err != nil {
-			return err
-		}
-		for _, d := range ds {
-			if done[string(d.Payload)] {
-				return fmt.Errorf("%s is delivered again, attempt %d", d.Payload, d.Attempt)
-			}
-			switch err := d.Ack(ctx); {
-			case err == nil:
-				done[string(d.Payload)] = true
-			case !errors.Is(err, queue.ErrLeaseLost):
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// workAll processes that many messages in each queue, and fails if one is acknowledged twice.
-func workAll(t *testing.T, nodes []*queue.Node, consumers []*queue.Consumer, messages int) {
+// work processes that many messages in the queues from first up to end. A message that was acknowledged must not be delivered
+// again.
+func (g together) work(t *testing.T, first, end, messages int) {
 	t.Helper()
 	var working sync.WaitGroup
-	for i, n := range nodes {
+	for i := first; i < end; i++ {
 		working.Go(func() {
 			for _, text := range numbered(messages) {
-				msg := queue.Message{Payload: []byte(text)}
-				if _, err := n.Enqueue(context.Background(), msg); err != nil {
+				if _, err := g.nodes[i].Enqueue(t.Context(), keyed("", text)); err != nil {
 					t.Errorf("queue %d: %v", i, err)
 				}
 			}
 		})
 		working.Go(func() {
-			ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
-			defer cancel()
-			if err := work(ctx, consumers[i], messages); err != nil {
-				t.Errorf("queue %d: %v", i, err)
+			done := make(map[string]bool)
+			for len(done) < messages {
+				ds, err := g.consumers[i].Receive(t.Context())
+				if err != nil {
+					t.Errorf("queue %d: %v", i, err)
+					return
+				}
+				for _, d := range ds {
+					if done[string(d.Payload)] {
+						t.Errorf("queue %d: %s is delivered again, attempt %d", i, d.Payload, d.Attempt)
+					}
+					switch err := d.Ack(t.Context()); {
+					case err == nil:
+						done[string(d.Payload)] = true
+					case !errors.Is(err, queue.ErrLeaseLost):
+						t.Errorf("queue %d: %v", i, err)
+					}
+				}
 			}
 		})
 	}
 	working.Wait()
 }
 
-// nothingLeft checks that all messages of the queues are done.
-func nothingLeft(t *testing.T, queues []*queue.Queue) {
+func (g together) wantNothingLeft(t *testing.T) {
 	t.Helper()
-	for i, q := range queues {
-		stats, err := q.Stats(t.Context())
-		if err != nil || stats.Ready+stats.Leased+stats.Delayed+stats.Dead > 0 {
-			t.Errorf("queue %d: %+v, %v; want nothing left", i, stats, err)
+	for i, q := range g.queues {
+		if s := statsOf(t, q); s.Ready+s.Leased+s.Delayed+s.Dead > 0 {
+			t.Errorf("queue %d: %+v; want nothing left", i, s)
 		}
 	}
 }
 
-// recordTracer counts the statements that record for several queues.
-type recordTracer struct{ count atomic.Int64 }
-
-func (r *recordTracer) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
-	return ctx
-}
-
-func (r *recordTracer) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
-
-func (r *recordTracer) TraceBatchStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceBatchStartData) context.Context {
-	for _, q := range data.Batch.QueuedQueries {
-		if strings.Contains(q.SQL, "record_together") {
-			if queues, ok := q.Arguments[0].([]int32); ok && len(queues) > 1 {
-				r.count.Add(1)
+// TestNodes_RecordTogether: queues of one pool share transactions, also while another session keeps the locks of some of them.
+func TestNodes_RecordTogether(t *testing.T) {
+	slow(t)
+	t.Parallel()
+	db := migrated.Open(t)
+	var shared atomic.Int64 // transactions
+	g := severalQueues(t, tracedPool(t, db.URL, func(_ *pgx.Conn, queries ...*pgx.QueuedQuery) {
+		for _, q := range queries {
+			if strings.Contains(q.SQL, "record_together") {
+				if queues, ok := q.Arguments[0].([]int32); ok && len(queues) > 1 {
+					shared.Add(1)
+				}
 			}
 		}
+	}), 12)
+	for range 10 {
+		if g.work(t, 0, 12, 5); shared.Load() > 0 {
+			break
+		}
 	}
-	return ctx
-}
-
-func (r *recordTracer) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
-
-func (r *recordTracer) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
-
-// TestNodes_RecordTogether uses 20 queues on one pool.
-func TestNodes_RecordTogether(t *testing.T) {
-	t.Parallel()
-	db := migrated.Open(t)
-	cfg, err := pgxpool.ParseConfig(db.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	tracer := &recordTracer{}
-	cfg.ConnConfig.Tracer = tracer
-	cfg.MaxConns = 12
-	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(pool.Close)
-	queues, nodes, consumers := severalQueues(t, pool, 20)
-	workAll(t, nodes, consumers, 40)
-	nothingLeft(t, queues)
-	if tracer.count.Load() == 0 {
+	if shared.Load() == 0 {
 		t.Error("no two queues have shared a transaction")
 	}
-}
-
-// TestNodes_RecordBesideLocked: another session keeps the locks of two queues.
-func TestNodes_RecordBesideLocked(t *testing.T) {
-	t.Parallel()
-	db := migrated.Open(t)
-	queues, nodes, consumers := severalQueues(t, db.Pool, 6)
-	workAll(t, nodes, consumers, 3)
-	var ids []int32
-	for _, q := range queues[:2] {
-		var id int32
-		if err := db.Pool.QueryRow(t.Context(), `SELECT id FROM tidewire.stream WHERE name = $1`, q.Name()).Scan(&id); err != nil {
-			t.Fatal(err)
-		}
-		ids = append(ids, id)
-	}
-	// On a separate connection: a small pool has only one for all readers.
-	conn, err := pgx.Connect(t.Context(), db.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close(context.Background())
-	tx, err := conn.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, id := range ids {
-		if _, err := tx.Exec(t.Context(), `SELECT pg_advisory_xact_lock(1953064037, $1)`, -id); err != nil {
+	tx := begin(t, db.Pool)
+	for _, q := range g.queues[:2] {
+		if _, err := tx.Exec(t.Context(), `SELECT pg_advisory_xact_lock(1953064037, $1)`, -q.Stream().ID()); err != nil {
 			t.Fatal(err)
 		}
 	}
 	var held sync.WaitGroup
-	held.Go(func() { workAll(t, nodes[:2], consumers[:2], 3) })
-	workAll(t, nodes[2:], consumers[2:], 20)
-	tx.Rollback(context.Background())
+	held.Go(func() { g.work(t, 0, 2, 3) })
+	g.work(t, 2, 6, 10)
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	held.Wait()
-	nothingLeft(t, queues)
+	g.wantNothingLeft(t)
 }
 
-// TestNodes_RecordWhileSessionsEnd ends sessions that write, again and again: what was
-// acknowledged is not delivered again.
+// TestNodes_RecordWhileSessionsEnd ends sessions that write, each time after something was committed: what was acknowledged is
+// not delivered again.
 func TestNodes_RecordWhileSessionsEnd(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	db := migrated.Open(t)
-	queues, nodes, consumers := severalQueues(t, db.Pool, 8)
-	stop := endSessions(t, db)
-	workAll(t, nodes, consumers, 25)
-	stop()
-	nothingLeft(t, queues)
+	g := severalQueues(t, tracedPool(t, db.URL, func(*pgx.Conn, ...*pgx.QueuedQuery) {}), 6)
+	var worked atomic.Bool
+	var working sync.WaitGroup
+	working.Go(func() { g.work(t, 0, 6, 15); worked.Store(true) })
+	for !worked.Load() {
+		before := count(t, db.Pool, journaled)
+		testkit.Eventually(t, "something is committed", func() bool { return worked.Load() || count(t, db.Pool, journaled) > before })
+		count(t, db.Pool, `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+			WHERE datname = current_database() AND application_name = 'tidewire writer' AND pid <> pg_backend_pid()`)
+	}
+	working.Wait()
+	g.wantNothingLeft(t)
 }
 
-// endSessions ends sessions that write until stop, each time after something was committed: a slow machine commits nothing between two ends
-// that follow a clock.
-func endSessions(t *testing.T, db pgtest.DB) (stop func()) {
-	ctx, cancel := context.WithCancel(context.Background())
-	var ending sync.WaitGroup
-	ending.Go(func() {
-		for before := ""; ctx.Err() == nil; time.Sleep(5 * time.Millisecond) {
-			var now string
-			err := db.Pool.QueryRow(context.Background(), `SELECT (SELECT count(*) FROM tidewire.shared_message) || ' ' || (SELECT coalesce(sum(sequence), 0) FROM tidewire.queue_journal)`).Scan(&now)
-			if err == nil && now != before {
-				before = now
-				_, err = db.Pool.Exec(context.Background(), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-					WHERE datname = current_database() AND application_name = 'tidewire writer' AND pid <> pg_backend_pid()`)
-			}
-			if err != nil {
-				t.Error(err)
-			}
-		}
-	})
-	return func() { cancel(); ending.Wait() }
-}
+// journaled grows with each message and each row of a journal.
+const journaled = `SELECT (SELECT count(*) FROM tidewire.shared_message) + (SELECT coalesce(sum(sequence), 0) FROM tidewire.queue_journal)`

@@ -13,6 +13,7 @@ import (
 
 	"github.com/tidewire/tidewire/internal/pg"
 	"github.com/tidewire/tidewire/internal/pgtest"
+	"github.com/tidewire/tidewire/internal/testkit"
 	"github.com/tidewire/tidewire/migrate"
 )
 
@@ -57,8 +58,37 @@ func mustWrite(t *testing.T, q *Queue, s *state, r request, want outcome) {
 	}
 }
 
-func done(token int64, spans ...span) entry {
-	return entry{kind: kindDone, token: token, body: encodeSpans(spans)}
+func done(token int64, spans ...span) entry { return of(kindDone, token, spans...) }
+
+// of is an entry of a kind about positions.
+func of(k kind, token int64, spans ...span) entry {
+	return entry{kind: k, token: token, body: encodeSpans(spans)}
+}
+
+// lease begins a long lease for the token, and claims that many positions.
+func lease(t *testing.T, q *Queue, s *state, token, claim int64) {
+	t.Helper()
+	mustWrite(t, q, s, request{}, written)
+	mustWrite(t, q, s, request{own: token, lease: time.Hour, entries: []entry{{kind: kindLease, token: token}}, claim: claim}, written)
+}
+
+// takeOver ends the lease of token 1 once it is over.
+func takeOver(t *testing.T, q *Queue, s *state) {
+	t.Helper()
+	mustWrite(t, q, s, request{}, written)
+	testkit.Eventually(t, "the lease is over", func() bool {
+		r := request{seen: s.seen, entries: []entry{{kind: kindEnd, token: 1, hi: 10, until: s.leases[1]}}}
+		a, err := q.members[0].write(t.Context(), q.members[0].byPool(), r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range a.news {
+			if err := s.apply(e); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return a.outcome == written
+	})
 }
 
 // TestWrite_DatabaseChecksLease asks the database alone: no node is involved.
@@ -66,23 +96,19 @@ func TestWrite_DatabaseChecksLease(t *testing.T) {
 	t.Parallel()
 	q := testQueue(t)
 	s, other := &state{}, &state{}
-	begin := request{own: 1, lease: time.Hour, entries: []entry{{kind: kindLease, token: 1}}, claim: 10}
-	mustWrite(t, q, s, request{}, written)
-	mustWrite(t, q, s, begin, written)
+	lease(t, q, s, 1, 10)
 	mustWrite(t, q, s, request{own: 1, entries: []entry{done(1, span{1, 2})}}, written)
 	mustWrite(t, q, other, request{}, written)
-	takeover := request{entries: []entry{{kind: kindEnd, token: 1, hi: 5, until: other.leases[1]}}}
-	mustWrite(t, q, other, takeover, conflicting)
-	mustWrite(t, q, s, request{own: 1, lease: time.Millisecond, entries: []entry{{kind: kindLease, token: 1}}}, written)
-	time.Sleep(time.Until(s.leases[1]) + 50*time.Millisecond)
+	mustWrite(t, q, other, request{entries: []entry{{kind: kindEnd, token: 1, hi: 5, until: other.leases[1]}}}, conflicting)
+	// The shortest lease is over at once.
+	mustWrite(t, q, s, request{own: 1, lease: 1, entries: []entry{{kind: kindLease, token: 1}}}, written)
 	mustWrite(t, q, s, request{own: 1, entries: []entry{done(1, span{3, 3})}}, leaseOver)
 	mustWrite(t, q, s, request{own: 1, lease: time.Hour, entries: []entry{{kind: kindLease, token: 1}}}, leaseOver)
 	if s.done(3) || !s.has(1, 3) {
 		t.Error("an ack of a lease that is over was recorded")
 	}
 	mustWrite(t, q, other, request{}, written)
-	takeover.entries[0].until = other.leases[1]
-	mustWrite(t, q, other, takeover, written)
+	mustWrite(t, q, other, request{entries: []entry{{kind: kindEnd, token: 1, hi: 5, until: other.leases[1]}}}, written)
 	want := []segment{{span{3, 5}, 0, tally{}, true}, {span{6, 10}, 0, tally{}, false}}
 	if !slices.Equal(other.live, want) {
 		t.Errorf("after the takeover %v, want %v", other.live, want)
@@ -107,8 +133,8 @@ func TestWrite_SecondRunIsStale(t *testing.T) {
 	for _, r := range []request{
 		begin,
 		{own: 1, entries: []entry{done(1, span{2, 4})}},
-		{own: 1, entries: []entry{{kind: kindFree, token: 1, body: encodeSpans([]span{{5, 10}})}}},
-		{own: 1, entries: []entry{{kind: kindTake, token: 1, body: encodeSpans([]span{{5, 6}})}}},
+		{own: 1, entries: []entry{of(kindFree, 1, span{5, 10})}},
+		{own: 1, entries: []entry{of(kindTake, 1, span{5, 6})}},
 		{own: 1, entries: []entry{{kind: kindNote, token: 1}}, side: &sideRequest{Want: 1}},
 	} {
 		before := s.clone()
@@ -129,21 +155,19 @@ func TestWrite_ClaimsNeverOverlap(t *testing.T) {
 	t.Parallel()
 	q := testQueue(t)
 	a, b := &state{}, &state{}
-	mustWrite(t, q, a, request{}, written)
-	mustWrite(t, q, b, request{}, written)
-	for token, s := range map[int64]*state{1: a, 2: b} {
-		mustWrite(t, q, s, request{own: token, lease: time.Hour, entries: []entry{{kind: kindLease, token: token}}, claim: 10}, written)
-	}
+	mustWrite(t, q, b, request{}, written) // b knows nothing of a
+	lease(t, q, a, 1, 10)
+	mustWrite(t, q, b, request{own: 2, lease: time.Hour, entries: []entry{{kind: kindLease, token: 2}}, claim: 10}, written)
 	mustWrite(t, q, a, request{}, written)
 	mustWrite(t, q, b, request{}, written)
 	if len(a.live) != 2 || !slices.Equal(a.live, b.live) || a.top != 20 {
 		t.Fatalf("claimed %v and %v up to %d", a.live, b.live, a.top)
 	}
 	first := a.owned(1)[0].lo
-	mustWrite(t, q, a, request{own: 1, entries: []entry{{kind: kindFree, token: 1, body: encodeSpans([]span{{first, first + 4}})}}}, written)
+	mustWrite(t, q, a, request{own: 1, entries: []entry{of(kindFree, 1, span{first, first + 4})}}, written)
 	mustWrite(t, q, b, request{}, written)
 	take := func(token int64) request {
-		return request{own: token, entries: []entry{{kind: kindTake, token: token, body: encodeSpans([]span{{first, first}})}}}
+		return request{own: token, entries: []entry{of(kindTake, token, span{first, first})}}
 	}
 	mustWrite(t, q, b, take(2), written)
 	mustWrite(t, q, a, take(1), conflicting)
@@ -181,7 +205,7 @@ func TestState_LikeASlowTwin(t *testing.T) {
 	}
 	random := rand.New(rand.NewPCG(1, 2))
 	s, twin := &state{leases: make(map[int64]time.Time), last: make(map[int64]mark)}, make(map[int64]cell)
-	for sequence := int64(1); sequence <= 3000; sequence++ {
+	for sequence := int64(1); sequence <= 1500; sequence++ {
 		e := entry{sequence: sequence, token: 1 + random.Int64N(3)}
 		if s.top < 5 || random.IntN(10) == 0 {
 			e.kind, e.lo, e.hi = kindNext, s.top+1, s.top+1+random.Int64N(20)
@@ -264,29 +288,30 @@ func TestSpans(t *testing.T) {
 func TestWrite_IsNamed(t *testing.T) {
 	t.Parallel()
 	q := testQueue(t)
+	watcher := unlimited(t, q)
 	if _, err := q.pool.Exec(t.Context(), `DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET statement_timeout = 100', current_database()); END $$`); err != nil {
 		t.Fatal(err)
 	}
 	q.pool.Reset() // so that connections have the setting
-	s, common := lease(t, q)
-	common.entries = []entry{done(1, span{1, 1})}
+	s := &state{}
+	lease(t, q, s, 1, 10)
+	until := s.leases[1]
+	r := request{own: 1, seen: s.seen, validUntil: &until, lease: time.Hour, entries: []entry{done(1, span{1, 1})}}
 	for name, write := range map[string]func(context.Context, line, request) (*answer, error){
 		"queue_write": q.members[0].write, "record": q.members[0].record,
 	} {
-		holder, watcher := unlimited(t, q), unlimited(t, q)
+		holder := unlimited(t, q)
 		if _, err := holder.Exec(t.Context(), `BEGIN; SELECT pg_advisory_xact_lock(1953064037, -1000)`); err != nil {
 			t.Fatal(err)
 		}
 		wrote := make(chan error, 1)
-		go func() { _, err := write(t.Context(), q.members[0].byPool(), common); wrote <- err }()
-		for named := 0; named == 0; time.Sleep(time.Millisecond) {
-			err := watcher.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity
-				WHERE datname = current_database() AND application_name = $1 AND wait_event_type = 'Lock'`, pg.WriterName).Scan(&named)
-			if err != nil || t.Context().Err() != nil || len(wrote) > 0 {
-				t.Fatalf("%s: no session has the writer's name: %v", name, err)
-			}
-		}
-		time.Sleep(300 * time.Millisecond) // three times what the database allows
+		go func() { _, err := write(t.Context(), q.members[0].byPool(), r); wrote <- err }()
+		testkit.Eventually(t, name+" waits under the writer's name, for three times what the database allows", func() bool {
+			var named bool
+			err := watcher.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM pg_stat_activity
+				WHERE datname = current_database() AND application_name = $1 AND wait_event_type = 'Lock' AND clock_timestamp() - query_start > '300 ms')`, pg.WriterName).Scan(&named)
+			return err != nil || named || len(wrote) > 0
+		})
 		if _, err := holder.Exec(t.Context(), `ROLLBACK`); err != nil {
 			t.Fatal(err)
 		}
@@ -297,8 +322,8 @@ func TestWrite_IsNamed(t *testing.T) {
 	mustWrite(t, q, s, request{}, written)
 }
 
-// unlimited returns a connection of its own to the queue's database, whose statements take as long as they like. It ends with the test, also with one
-// that fails in the middle of a transaction: the pool would wait for it.
+// unlimited returns a connection of its own to the queue's database, whose statements take as long as they like. It ends with
+// the test, also with one that fails in the middle of a transaction: the pool would wait for it.
 func unlimited(t *testing.T, q *Queue) *pgx.Conn {
 	t.Helper()
 	cfg := q.pool.Config().ConnConfig.Copy()

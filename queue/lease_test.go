@@ -3,6 +3,7 @@ package queue_test
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"testing"
@@ -12,14 +13,21 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tidewire/tidewire/internal/pg"
+	"github.com/tidewire/tidewire/internal/testkit"
 	"github.com/tidewire/tidewire/queue"
 )
 
-// holdAll takes all connections of a pool, including those that are lent to writers,
-// so that no other caller gets one.
+// holdAll takes all connections of a pool, including those that are lent to writers, so that no other caller gets one before
+// release.
 func holdAll(t *testing.T, pool *pgxpool.Pool) (release func()) {
 	t.Helper()
 	var releases []func()
+	release = sync.OnceFunc(func() {
+		for _, release := range releases {
+			release()
+		}
+	})
+	t.Cleanup(release)
 	// take continues until no connection is left: other callers hold theirs only briefly.
 	take := func(one func(context.Context) (func(), error)) {
 		for {
@@ -47,38 +55,30 @@ func holdAll(t *testing.T, pool *pgxpool.Pool) (release func()) {
 		}
 		return conn.Release, nil
 	})
-	release = sync.OnceFunc(func() {
-		for _, release := range releases {
-			release()
-		}
-	})
-	t.Cleanup(release)
 	return release
 }
 
-// TestNode_LostLease has a second node take over from one that cannot reach
-// PostgreSQL for longer than its lease.
+// TestNode_LostLease has a second node take over from one that cannot reach PostgreSQL for longer than its lease. Deliveries
+// that end with their node are not counted, and what was refused goes to the other node too.
 func TestNode_LostLease(t *testing.T) {
+	slow(t)
 	t.Parallel()
-	db, q := setup(t, queue.Options{})
-	pool, far := elsewhere(t, db.URL, "jobs")
+	db := inShared(t)
+	q := ensureShared(t, db, queue.Options{})
+	pool, far := elsewhere(t, db.URL, q.Name())
 	cfg := queue.NodeConfig{Lease: time.Second}
 	n, _ := start(t, far, cfg)
 	c := n.Consume(queue.ConsumerOptions{})
 	n2, _ := start(t, q, cfg)
 	enqueue(t, n2, numbered(6)...)
-	first := receive(t, c, 6)
+	first := receiveUpTo(t, c, 6)
 	mustAck(t, first[0])
+	mustNack(t, first[5], queue.NackOptions{Delay: time.Millisecond})
+	first[5] = receive(t, c, 1)[0]
 	release := holdAll(t, pool)
-	c2 := n2.Consume(queue.ConsumerOptions{})
-	again := receive(t, c2, 5)
-	if got, want := texts(again), []string{"1", "2", "3", "4", "5"}; !slices.Equal(got, want) {
-		t.Errorf("the second node got %q, want %q", got, want)
-	}
-	for _, d := range again {
-		if d.Attempt != 1 { // deliveries that end with their node are not counted
-			t.Errorf("%q is attempt %d, want 1", d.Payload, d.Attempt)
-		}
+	again := receiveUpTo(t, n2.Consume(queue.ConsumerOptions{}), 5)
+	if got, want := attempts(again), map[string]int{"1": 1, "2": 1, "3": 1, "4": 1, "5": 2}; !maps.Equal(got, want) {
+		t.Errorf("the second node got attempts %v, want %v", got, want)
 	}
 	mustAck(t, again[:2]...)
 	wantNothing(t, c, 50*time.Millisecond)
@@ -92,34 +92,29 @@ func TestNode_LostLease(t *testing.T) {
 	wantDone(t, q)
 }
 
-// TestNode_UnfilledIsNotTried: a node dies whose claim reached beyond the end
-// of the stream: messages that are enqueued there later do not count as
-// delivered.
+// TestNode_UnfilledIsNotTried: a node dies whose claim reached beyond the end of the stream: messages that are enqueued there
+// later do not count as delivered.
 func TestNode_UnfilledIsNotTried(t *testing.T) {
+	slow(t)
 	t.Parallel()
-	db, q := setup(t, queue.Options{})
+	db := inShared(t)
+	q := ensureShared(t, db, queue.Options{})
 	n, _ := start(t, q, queue.NodeConfig{})
-	dead := join(t, db.URL, 1, newChecker(), queue.NodeConfig{Lease: 500 * time.Millisecond})
+	dead, c := doomed(t, db.URL, q.Name(), implicit(10))
 	enqueue(t, n, "first")
-	wantDone(t, q)
+	mustAck(t, receive(t, c, 1)...)
 	dead.kill()
-	c := n.Consume(queue.ConsumerOptions{})
-	eventually(t, "the dead node's lease is ended", func() bool {
-		return queue.Leases(t, q) == 0
-	})
+	c = n.Consume(queue.ConsumerOptions{})
+	testkit.Eventually(t, "the dead node's lease is ended", func() bool { return queue.Leases(t, q) == 0 })
 	enqueue(t, n, "second")
-	d := receive(t, c, 1)[0]
-	if d.Attempt != 1 {
-		t.Errorf("attempt %d, want 1", d.Attempt)
-	}
-	mustAck(t, d)
+	wantFirst(t, receive(t, c, 1), 1)
 }
 
-// TestDelivery_TimeRunsOut: the message goes to another consumer, and the first
-// one's ack is too late even if its delivery does not know that.
+// TestDelivery_TimeRunsOut: the message goes to another consumer, and the first one's ack is too late even if its delivery does
+// not know that.
 func TestDelivery_TimeRunsOut(t *testing.T) {
 	t.Parallel()
-	_, q := setup(t, queue.Options{})
+	q := setupShared(t, queue.Options{})
 	n, _ := start(t, q, queue.NodeConfig{})
 	slow := n.Consume(queue.ConsumerOptions{Credits: 2, Visibility: 200 * time.Millisecond})
 	enqueue(t, n, "a", "b")
@@ -127,74 +122,46 @@ func TestDelivery_TimeRunsOut(t *testing.T) {
 	if err := ds[1].Extend(time.Hour); err != nil {
 		t.Error(err)
 	}
-	other := n.Consume(queue.ConsumerOptions{})
-	again := receive(t, other, 1)
+	again := receive(t, n.Consume(queue.ConsumerOptions{}), 1)
 	if got := texts(again); !slices.Equal(got, []string{"a"}) || again[0].Attempt != 2 {
 		t.Errorf("got %q, attempt %d; want a, 2", got, again[0].Attempt)
 	}
-	if err := ds[0].Ack(t.Context()); !errors.Is(err, queue.ErrLeaseLost) {
-		t.Errorf("late ack: %v, want ErrLeaseLost", err)
-	}
-	if err := ds[0].Extend(time.Second); !errors.Is(err, queue.ErrLeaseLost) {
-		t.Errorf("late extension: %v, want ErrLeaseLost", err)
-	}
-	if err := ds[1].Extend(0); !errors.Is(err, queue.ErrInvalid) {
-		t.Errorf("extension by nothing: %v, want ErrInvalid", err)
-	}
+	late, extended, invalid := ds[0].Ack(t.Context()), ds[0].Extend(time.Second), ds[1].Extend(0)
 	mustAck(t, ds[1], again[0])
-	if err := ds[1].Ack(t.Context()); !errors.Is(err, queue.ErrSettled) {
-		t.Errorf("second ack: %v, want ErrSettled", err)
+	for _, c := range []struct {
+		what      string
+		err, want error
+	}{
+		{"late ack", late, queue.ErrLeaseLost}, {"late extension", extended, queue.ErrLeaseLost},
+		{"extension by nothing", invalid, queue.ErrInvalid}, {"second ack", ds[1].Ack(t.Context()), queue.ErrSettled},
+	} {
+		if !errors.Is(c.err, c.want) {
+			t.Errorf("%s: %v, want %v", c.what, c.err, c.want)
+		}
 	}
 	wantDone(t, q)
 }
 
-// TestConsumer_CreditsAndClose: never more than the credits, and a closed
-// Consumer's messages go to others at once.
-func TestConsumer_CreditsAndClose(t *testing.T) {
-	t.Parallel()
-	db, q := setup(t, queue.Options{})
-	n, _ := start(t, q, queue.NodeConfig{})
-	a := n.Consume(queue.ConsumerOptions{Credits: 3})
-	enqueue(t, n, numbered(5)...)
-	held := receive(t, a, 3)
-	wantNothing(t, a, 50*time.Millisecond)
-	if err := held[0].AckLater(); err != nil {
-		t.Error(err)
-	}
-	held = append(held, receive(t, a, 1)...)
-	b := n.Consume(queue.ConsumerOptions{Credits: 1})
-	if got := texts(receive(t, b, 1)); !slices.Equal(got, []string{"4"}) {
-		t.Errorf("another consumer got %q, want 4", got)
-	}
-	_, far := elsewhere(t, db.URL, "jobs")
-	n2, _ := start(t, far, queue.NodeConfig{})
-	c := n2.Consume(queue.ConsumerOptions{})
-	a.Close()
-	if _, err := a.Receive(t.Context()); !errors.Is(err, queue.ErrClosed) {
-		t.Errorf("closed consumer: %v, want ErrClosed", err)
-	}
-	got := receive(t, c, 3)
-	if want := []string{"1", "2", "3"}; !slices.Equal(texts(got), want) || got[0].Attempt != 2 {
-		t.Errorf("the other node got %q, attempt %d; want %q, 2", texts(got), got[0].Attempt, want)
-	}
-	if err := held[1].Ack(t.Context()); !errors.Is(err, queue.ErrLeaseLost) {
-		t.Errorf("ack after Close: %v, want ErrLeaseLost", err)
-	}
-	mustAck(t, got...)
-}
-
-// TestNode_StoppingGivesBack: messages that were not acknowledged are delivered
-// by the next node without waiting for the lease to end.
+// TestNode_StoppingGivesBack: messages that were not acknowledged are delivered by the next node without waiting for the lease
+// to end, and by a node that has claimed all the positions that it wants after the end of the stream.
 func TestNode_StoppingGivesBack(t *testing.T) {
 	t.Parallel()
-	db, q := setup(t, queue.Options{})
-	n, stop := start(t, q, queue.NodeConfig{Lease: time.Hour})
-	c := n.Consume(queue.ConsumerOptions{Credits: 4})
+	db := inShared(t)
+	q := ensureShared(t, db, queue.Options{})
+	cfg := queue.NodeConfig{Lease: time.Hour}
+	n, stop := start(t, q, cfg)
+	c := n.Consume(queue.ConsumerOptions{Credits: 10})
 	enqueue(t, n, numbered(10)...)
-	ds := receive(t, c, 4)
+	ds := receiveUpTo(t, c, 4)
+	testkit.Eventually(t, "all are claimed", func() bool { return statsOf(t, q).Leased == 10 })
 	if err := ds[0].AckLater(); err != nil {
 		t.Error(err)
 	}
+	_, far := elsewhere(t, db.URL, q.Name())
+	next, _ := start(t, far, cfg)
+	c2 := next.Consume(queue.ConsumerOptions{})
+	enqueue(t, next, "x")
+	mustAck(t, receive(t, c2, 1)...)
 	stop()
 	if _, err := c.Receive(t.Context()); !errors.Is(err, queue.ErrClosed) {
 		t.Errorf("stopped node: %v, want ErrClosed", err)
@@ -202,36 +169,17 @@ func TestNode_StoppingGivesBack(t *testing.T) {
 	if err := ds[1].Ack(t.Context()); !errors.Is(err, queue.ErrLeaseLost) {
 		t.Errorf("ack after the stop: %v, want ErrLeaseLost", err)
 	}
-	_, far := elsewhere(t, db.URL, "jobs")
-	n, _ = start(t, far, queue.NodeConfig{Lease: time.Hour})
-	got := receive(t, n.Consume(queue.ConsumerOptions{}), 9)
-	attempts := make(map[string]int)
-	for _, d := range got {
-		attempts[string(d.Payload)] = d.Attempt
-	}
+	got := attempts(receiveUpTo(t, c2, 9))
 	for text, want := range map[string]int{"0": 0, "1": 2, "3": 2, "4": 1, "9": 1} {
-		if attempts[text] != want {
-			t.Errorf("%s is attempt %d, want %d", text, attempts[text], want)
+		if got[text] != want {
+			t.Errorf("%s is attempt %d, want %d", text, got[text], want)
 		}
 	}
 }
 
-// TestReceive_WaitsForContext returns the context's error.
-func TestReceive_WaitsForContext(t *testing.T) {
-	t.Parallel()
-	_, q := setup(t, queue.Options{})
-	n, _ := start(t, q, queue.NodeConfig{})
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-	defer cancel()
-	c := n.Consume(queue.ConsumerOptions{})
-	if _, err := c.Receive(ctx); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("Receive: %v, want the context's error", err)
-	}
-}
-
-// TestNode_FrozenLockHolder: a session of Tidewire that holds the queue's lock
-// and hears no more from its client is ended.
+// TestNode_FrozenLockHolder: a session of Tidewire that holds the queue's lock and hears no more from its client is ended.
 func TestNode_FrozenLockHolder(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	db, q := setup(t, queue.Options{})
 	n, _ := start(t, q, queue.NodeConfig{Lease: time.Minute, Timeout: 3 * time.Second})
@@ -252,17 +200,4 @@ func TestNode_FrozenLockHolder(t *testing.T) {
 		t.Fatal(err)
 	}
 	mustAck(t, d)
-}
-
-// TestConsumer_CreditsAreItsOwn: messages that the node claimed for another
-// Consumer are not delivered beyond the credits of this one.
-func TestConsumer_CreditsAreItsOwn(t *testing.T) {
-	t.Parallel()
-	_, q := setup(t, queue.Options{})
-	n, _ := start(t, q, queue.NodeConfig{StallAfter: time.Hour})
-	n.Consume(queue.ConsumerOptions{Credits: 20})
-	c := n.Consume(queue.ConsumerOptions{Credits: 2})
-	enqueue(t, n, numbered(10)...)
-	receive(t, c, 2)
-	wantNothing(t, c, 200*time.Millisecond)
 }

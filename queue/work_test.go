@@ -36,21 +36,8 @@ func (h *handled) note(text string) (times int) {
 // opened is a queue of a Client that is closed when the test ends.
 func opened(t *testing.T, cfg queue.Config, opts queue.Options) (*queue.Client, *queue.Queue) {
 	t.Helper()
-	db := migrated.Open(t)
-	c, err := queue.Open(t.Context(), db.Pool, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := c.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
-	q, err := c.Ensure(t.Context(), "jobs", opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c, q
+	c := client(t, migrated.Open(t).Pool, cfg)
+	return c, ensureIn(t, c, "jobs", opts)
 }
 
 func enqueueAll(t *testing.T, q *queue.Queue, texts ...string) {
@@ -95,8 +82,8 @@ func TestWork_Settles(t *testing.T) {
 	if err := <-worked; err != nil {
 		t.Error(err)
 	}
-	if s, err := q.Stats(t.Context()); err != nil || s.Ready+s.Leased+s.Delayed != 0 || s.Dead != 1 {
-		t.Errorf("%+v, %v: want one dead letter and nothing else", s, err)
+	if s := statsOf(t, q); s.Ready+s.Leased+s.Delayed != 0 || s.Dead != 1 {
+		t.Errorf("%+v: want one dead letter and nothing else", s)
 	}
 	letters, err := q.DeadLetters(t.Context(), 0, 10)
 	if err != nil || len(letters) != 1 || letters[0].Reason != "a bad message: queue: not to be tried again" {
@@ -104,24 +91,27 @@ func TestWork_Settles(t *testing.T) {
 	}
 }
 
-// TestWork_LongHandler: a handler may take longer than the visibility timeout, and no other consumer
-// gets its message.
+// TestWork_LongHandler: a handler may take longer than the visibility timeout, and no other consumer gets its message.
 func TestWork_LongHandler(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	_, q := opened(t, queue.Config{}, queue.Options{})
+	const visibility = 1500 * time.Millisecond
 	enqueueAll(t, q, "long")
-	h := newHandled(1)
+	if _, err := q.Enqueue(t.Context(), queue.Message{Payload: []byte("later"), Due: time.Now().Add(visibility + visibility/2)}); err != nil {
+		t.Fatal(err)
+	}
+	h := newHandled(2)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	const visibility = 6 * time.Second
-	err := q.Work(ctx, queue.WorkOptions{Visibility: visibility}, func(context.Context, *queue.Delivery) error {
-		h.note("long")
-		time.Sleep(visibility + visibility/3)
+	err := q.Work(ctx, queue.WorkOptions{Visibility: visibility, Concurrency: 3}, func(_ context.Context, d *queue.Delivery) error {
+		h.note(string(d.Payload))
+		<-h.all
 		cancel() // acknowledged all the same
 		return nil
 	})
-	if s, stats := q.Stats(t.Context()); err != nil || stats != nil || h.times["long"] != 1 || s.Ready+s.Leased+s.Delayed+s.Dead != 0 {
-		t.Errorf("%v, %v, handled %d times, %+v", err, stats, h.times["long"], s)
+	if s := statsOf(t, q); err != nil || h.times["long"] != 1 || h.times["later"] != 1 || s.Ready+s.Leased+s.Delayed+s.Dead != 0 {
+		t.Errorf("%v, handled %v, %+v", err, h.times, s)
 	}
 }
 
@@ -143,24 +133,8 @@ func TestWork_StopGivesBack(t *testing.T) {
 	if err := c.Close(t.Context()); err != nil { // until then others may wait for messages that the Node has claimed
 		t.Error(err)
 	}
-	if s, err := q.Stats(t.Context()); err != nil || s.Ready+s.Delayed != 1 || s.Leased+s.Dead != 0 {
-		t.Errorf("%+v, %v: want that the message is there for others", s, err)
-	}
-}
-
-// TestWork_Dropped: the queue is gone, and Work says so.
-func TestWork_Dropped(t *testing.T) {
-	t.Parallel()
-	c, q := opened(t, queue.Config{Node: queue.NodeConfig{Poll: 100 * time.Millisecond}}, queue.Options{})
-	worked := make(chan error, 1)
-	go func() {
-		worked <- q.Work(t.Context(), queue.WorkOptions{}, func(context.Context, *queue.Delivery) error { return nil })
-	}()
-	if err := c.Drop(t.Context(), q.Name()); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-worked; !errors.Is(err, queue.ErrNotFound) {
-		t.Errorf("got %v", err)
+	if s := statsOf(t, q); s.Ready+s.Delayed != 1 || s.Leased+s.Dead != 0 {
+		t.Errorf("%+v: want that the message is there for others", s)
 	}
 }
 
@@ -168,15 +142,7 @@ func TestWork_Dropped(t *testing.T) {
 // error.
 func TestClient_CloseBesideAHandler(t *testing.T) {
 	t.Parallel()
-	db := migrated.Open(t)
-	c, err := queue.Open(t.Context(), db.Pool, queue.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	q, err := c.Ensure(t.Context(), "jobs", queue.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c, q := opened(t, queue.Config{}, queue.Options{})
 	enqueueAll(t, q, "hangs")
 	hangs, release, worked := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	go func() {
@@ -216,27 +182,6 @@ func TestWork_ShortVisibility(t *testing.T) {
 	<-h.all
 	cancel()
 	if err := <-worked; err != nil {
-		t.Error(err)
-	}
-}
-
-// TestEnsure_Limits: names and options out of their limits are ErrInvalid.
-func TestEnsure_Limits(t *testing.T) {
-	t.Parallel()
-	db := migrated.Open(t)
-	for name, opts := range map[string]queue.Options{
-		"a\x00b": {}, "\xff": {}, "": {}, "attempts": {MaxAttempts: queue.MaxAttempts + 1}, "pause": {RetryMax: queue.MaxRetry + time.Millisecond}, "first pause": {RetryMin: 1<<63 - 1},
-	} {
-		if _, err := queue.Ensure(t.Context(), db.Pool, name, opts); !errors.Is(err, queue.ErrInvalid) {
-			t.Errorf("%q %+v: %v", name, opts, err)
-		}
-	}
-	for _, name := range []string{"a\x00b", "\xff", ""} {
-		if err := queue.Drop(t.Context(), db.Pool, name); !errors.Is(err, queue.ErrInvalid) {
-			t.Errorf("drop %q: %v", name, err)
-		}
-	}
-	if _, err := queue.Ensure(t.Context(), db.Pool, "widest", queue.Options{MaxAttempts: queue.MaxAttempts, RetryMin: 1, RetryMax: queue.MaxRetry}); err != nil {
 		t.Error(err)
 	}
 }
