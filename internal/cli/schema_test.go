@@ -3,12 +3,10 @@ package cli_test
 import (
 	"context"
 	"errors"
-	"io/fs"
 	"net/url"
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -16,6 +14,7 @@ import (
 	"github.com/tidewire/tidewire/internal/cli"
 	"github.com/tidewire/tidewire/internal/pg"
 	"github.com/tidewire/tidewire/internal/pgtest"
+	"github.com/tidewire/tidewire/internal/testkit"
 	"github.com/tidewire/tidewire/migrate"
 )
 
@@ -43,7 +42,8 @@ var onExisting = [][]string{
 func TestCommands_MakeNoDatabase(t *testing.T) {
 	t.Parallel()
 	data := dataDir(t)
-	for _, args := range onExisting {
+	makers := [][]string{{"stream", "create", "orders"}, {"queue", "create", "jobs"}, {"events", "append", "--type", "Enrolled", "--store", "school"}}
+	for _, args := range append(makers, onExisting...) {
 		code, _, text := run(t, nil, append(args, "--data-dir", data)...)
 		if code != cli.ExitDatabase || !strings.Contains(text, "tidewire serve") || !strings.Contains(text, "--database-url") {
 			t.Errorf("%v: exit code %d, %q", args, code, text)
@@ -289,23 +289,6 @@ func pathOf(t *testing.T, raw string) string {
 	return u.Path
 }
 
-// TestCommands_WithoutDatabase: a command for a server's database creates no second database,
-// and says where to look.
-func TestCommands_WithoutDatabase(t *testing.T) {
-	t.Parallel()
-	data := dataDir(t)
-	for _, args := range []string{"stream create orders", "queue create jobs", "events append --type Enrolled --store school"} {
-		getenv := func(name string) string { return map[string]string{"TIDEWIRE_DATA_DIR": data}[name] }
-		code, _, text := run(t, getenv, strings.Fields(args)...)
-		if code != cli.ExitDatabase || !strings.Contains(text, data) || !strings.Contains(text, "--data-dir") || !strings.Contains(text, "tidewire serve") {
-			t.Errorf("%s: exit code %d, %q", args, code, text)
-		}
-		if _, err := os.Stat(data); !errors.Is(err, fs.ErrNotExist) {
-			t.Fatalf("%s has made a database: %v", args, err)
-		}
-	}
-}
-
 // TestServe_PermissionDenied: an error that waiting does not solve is not reported as temporary.
 func TestServe_PermissionDenied(t *testing.T) {
 	t.Parallel()
@@ -341,15 +324,13 @@ func TestServe_PermissionDenied(t *testing.T) {
 	p.await(t, "permission denied")
 	execSQL(t, db, "GRANT ALL ON ALL TABLES IN SCHEMA tidewire TO "+role)
 	for _, text := range asked { // a failed lookup is remembered for a moment
-		for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		testkit.Eventually(t, text+" is answered after the grant", func() bool {
 			say(w.Conn, "%s", text)
 			m, err := w.next()
-			if err == nil && m.Type == "ok" {
-				break
+			if err != nil {
+				t.Fatal(err)
 			}
-			if err != nil || time.Now().After(deadline) {
-				t.Fatalf("%s, after the grant: %+v, %v", text, m, err)
-			}
-		}
+			return m.Type == "ok"
+		})
 	}
 }

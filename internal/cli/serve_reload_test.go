@@ -10,12 +10,16 @@ import (
 	"time"
 
 	"github.com/tidewire/tidewire/internal/auth/authtest"
+	"github.com/tidewire/tidewire/internal/testkit"
 	"github.com/tidewire/tidewire/websocket"
 )
 
 // TestServe_Reload: rules and keys are read again when their files have changed, also for connections that are open. While a file cannot be
 // used, the former rules stay.
 func TestServe_Reload(t *testing.T) {
+	if testing.Short() {
+		t.Skip("files are looked at every few seconds")
+	}
 	t.Parallel()
 	secret := secretFile(t, serverSecret)
 	const rules = `auth-secret-file = [%s]
@@ -32,11 +36,7 @@ rule = [%r]
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		for deadline := time.Now().Add(time.Minute); strings.Count(p.log(), says) == seen; time.Sleep(20 * time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatalf("the log does not say %q", says)
-			}
-		}
+		testkit.Eventually(t, "the log says "+says, func() bool { return strings.Count(p.log(), says) > seen })
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()

@@ -13,8 +13,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-
-	"github.com/tidewire/tidewire/websocket"
 )
 
 // sqlState is the SQLSTATE of an error, or "".
@@ -85,30 +83,7 @@ func TestSay(t *testing.T) {
 	}
 }
 
-// chatReader reads the messages of a connection.
-type chatReader struct {
-	t    *testing.T
-	conn *websocket.Conn
-	read []string
-}
-
 var chatTimes = regexp.MustCompile(`"time":"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"(,"position":\d+)?}$`)
-
-func (r *chatReader) next() string {
-	r.t.Helper()
-	for len(r.read) == 0 {
-		messages, err := r.conn.Read()
-		for _, m := range messages {
-			r.read = append(r.read, string(m.Payload))
-		}
-		if err != nil && len(r.read) == 0 {
-			r.t.Fatal(err)
-		}
-	}
-	first := r.read[0]
-	r.read = r.read[1:]
-	return first
-}
 
 // steady is next without the values of time and position, which differ from run to run.
 func (r *chatReader) steady() string {
@@ -164,10 +139,8 @@ func TestSay_Refuses(t *testing.T) {
 			t.Errorf("%s: %v", chat, err)
 		}
 	}
-	if got := history(t, p.addr); len(got) != 2 {
-		for position, text := range got {
-			t.Errorf("%d: %s", position, text)
-		}
+	if got := joined(t, p.addr, "kept", `"after":0`); len(strings.Fields(got)) != 2 {
+		t.Errorf("stored are %s", got)
 	}
 	var foreign bool
 	if err := db.Pool.QueryRow(t.Context(), `SELECT has_function_privilege('public', 'tidewire.say(text, jsonb)', 'EXECUTE')`).Scan(&foreign); err != nil || foreign {
@@ -231,7 +204,7 @@ func TestSay_ChecksNamesAsTheServerDoes(t *testing.T) {
 			t.Errorf("%s: SQL says %v, the server %+v", asked[got.ID].field, asked[got.ID].sql, got)
 		}
 	}
-	if got := len(history(t, p.addr)); got != accepted || accepted < 20 {
+	if got := len(strings.Fields(joined(t, p.addr, "kept", `"after":0`))); got != accepted || accepted < 20 {
 		t.Errorf("%d chats in the history, %d accepted", got, accepted)
 	}
 }
