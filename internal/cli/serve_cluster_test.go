@@ -106,7 +106,7 @@ func converse(t *testing.T, guests ...*guest) {
 func TestCluster(t *testing.T) {
 	t.Parallel()
 	db := migrated(t)
-	flags := []string{"--database-url", db.URL, "--cluster", "tides", "--cluster-listen", "127.0.0.1:0", "--rate-limit", "1e6", "--rate-burst", "1e6"}
+	flags := []string{"--database-url", db.URL, "--cluster", "tides", "--cluster-listen", "127.0.0.1:0", "--rate-limit", "1e6", "--rate-burst", "1e6", "--profile"}
 	nodes := []*program{serve(t, append(flags, "--stored-rooms", "a,b")...), serve(t, append(flags, "--stored-rooms", "b,a")...), serve(t, flags...)}
 	ann, bob, eve := enter(t, nodes[0].addr, "ann"), enter(t, nodes[1].addr, "bob"), enter(t, nodes[2].addr, "eve")
 	all := []*guest{ann, bob, eve}
@@ -163,6 +163,14 @@ func TestCluster(t *testing.T) {
 
 	nodes[2].cmd.Process.Kill()
 	<-nodes[2].done
+	// What another server has dropped and made again can be used at once, and the servers keep nothing of it.
+	for _, kind := range []string{"streams", "queues"} {
+		for range 3 {
+			asked{"POST /v1/" + kind + "/again", ``, 200, ``}.of(t, nodes[1].addr)
+			asked{"POST /v1/" + kind + "/again/messages", `{"payload":"before"}`, 200, ``}.of(t, nodes[1].addr)
+			asked{"DELETE /v1/" + kind + "/again", ``, 200, ``}.of(t, nodes[0].addr)
+		}
+	}
 	quoted, _ := json.Marshal(third[:3])
 	if status, text := request(t, "POST", nodes[0].addr, "/v1/queues/jobs/ack", `{"deliveries":`+string(quoted)+`}`); status != 409 && status != 503 {
 		t.Errorf("acknowledged at another server, while the one that has given them out is gone: %d %s", status, text)
@@ -176,6 +184,18 @@ func TestCluster(t *testing.T) {
 		g.sees(3, "ann", "bob", "dora")
 	}
 	converse(t, ann, bob, dora)
+	consumer := wireDial(t, nodes[1].addr)
+	consumer.ask(`{"type":"consume","queue":"jobs","credits":20,"id":1}`)
+	asked{"DELETE /v1/queues/jobs", ``, 200, ``}.of(t, nodes[0].addr)
+	for m, err := consumer.next(); m.Code != "queue_gone"; m, err = consumer.next() {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	testkit.Eventually(t, "no goroutine serves a queue", func() bool {
+		_, profile := request(t, "GET", nodes[1].addr, "/debug/pprof/goroutine?debug=1", "")
+		return !strings.Contains(profile, "tidewire/queue.")
+	})
 	if code := nodes[1].stop(t); code != 0 {
 		t.Errorf("exit code %d", code)
 	}

@@ -2,8 +2,11 @@ package cli_test
 
 import (
 	"bufio"
+	"fmt"
 	"net/http"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/tidewire/tidewire/internal/testkit"
@@ -101,28 +104,51 @@ func TestServeOperate(t *testing.T) {
 	if _, text := request(t, "GET", p.addr, "/v1/streams", ""); strings.Contains(text, "tidewire.") {
 		t.Errorf("streams: %s", text)
 	}
-	// Dead letters are redriven and purged by jobs of the server.
-	for range 3 {
-		asked{"POST /v1/queues/dead/messages", `{"payload":"x","key":"k"}`, 200, ``}.of(t, p.addr)
+	_, port, _ := strings.Cut(p.addr, ":")
+	p.await(t, "console at http://localhost:"+port+"/console/\n")
+	asked{"GET /console/streams/orders", ``, 200, "<title>Tidewire"}.of(t, p.addr)
+	// A queue that has lost its journal, as after a restore of an incomplete backup, says what the operator can do.
+	execSQL(t, db, `DELETE FROM tidewire.queue_journal`)
+	asked{"GET /v1/queues/dead", ``, 409, `tidewire.restart_queue(`}.of(t, p.addr)
+	asked{"POST /v1/queues/dead/receive?wait_ms=10000", ``, 409, `"journal_lost"`}.of(t, p.addr)
+}
+
+// TestServe_DeadLetters: the dead letters that a filter selects are shown, redriven and purged, by commands, and by jobs of the server.
+func TestServe_DeadLetters(t *testing.T) {
+	t.Parallel()
+	s := shell{t, migrated(t).URL}
+	p := serve(t, "--database-url", s.url)
+	asked{"POST /v1/queues/dead", `{"max_attempts":1}`, 200, ``}.of(t, p.addr)
+	for _, key := range []string{"b", "a", "b", "a", "c"} {
+		asked{"POST /v1/queues/dead/messages", `{"payload":"` + key + `","key":"` + key + `"}`, 200, ``}.of(t, p.addr)
 		text := asked{"POST /v1/queues/dead/receive?wait_ms=20000", ``, 200, `"delivery":"`}.of(t, p.addr)
 		_, delivery, _ := strings.Cut(text, `"delivery":"`)
 		delivery, _, _ = strings.Cut(delivery, `"`)
-		asked{"POST /v1/queues/dead/nack", `{"delivery":"` + delivery + `","reason":"Disk is full"}`, 200, `"count":1`}.of(t, p.addr)
+		asked{"POST /v1/queues/dead/nack", `{"delivery":"` + delivery + `","reason":"Bad ` + key + `"}`, 200, `"count":1`}.of(t, p.addr)
 	}
-	asked{"GET /v1/queues/dead/dead?reason=disk&key=k", ``, 200, `"reason":"Disk is full"`}.of(t, p.addr)
+	asked{"GET /v1/queues/dead/dead?reason=bad&key=c", ``, 200, `"reason":"Bad c"`}.of(t, p.addr)
 	asked{"GET /v1/queues/dead/dead?reason=net", ``, 200, `"dead":[]`}.of(t, p.addr)
 	asked{"POST /v1/queues/dead/dead/purge", `{"positions":[1]}`, 200, `{"count":1}`}.of(t, p.addr)
-	for _, job := range []struct{ act, body, done string }{{"redrive", `{"filter":{"key":"none"}}`, `"changed":0`}, {"purge", `{"all":true}`, `"changed":2`}} {
+	for _, job := range []struct{ act, body, done string }{{"redrive", `{"filter":{"key":"none"}}`, `"changed":0`}, {"purge", `{"filter":{"key":"b"}}`, `"changed":1`}} {
 		asked{"POST /v1/queues/dead/dead/" + job.act, job.body, 200, `"state":"running"`}.of(t, p.addr)
 		testkit.Eventually(t, job.act+" is done", func() bool {
 			_, text := request(t, "GET", p.addr, "/v1/queues/dead/jobs", "")
 			return strings.Contains(text, `"act":"`+job.act+`","state":"done"`) && strings.Contains(text, job.done)
 		})
 	}
-	// A queue that has lost its journal, as after a restore of an incomplete backup, says what the operator can do.
-	execSQL(t, db, `DELETE FROM tidewire.queue_journal`)
-	asked{"GET /v1/queues/dead", ``, 409, `tidewire.restart_queue(`}.of(t, p.addr)
-	asked{"POST /v1/queues/dead/receive?wait_ms=10000", ``, 409, `"journal_lost"`}.of(t, p.addr)
+	for _, c := range []struct{ line, prints string }{
+		{"queue peek dead --dead --raw --reason bad --since 1h --key c", "c\n"},
+		{"queue redrive dead --key a --before 7d", "redriven 0\n"},
+		{"queue redrive dead --key a", "redriven 2\n"},
+		{"queue purge-dead dead --yes --reason c", "purged 1\n"},
+		{"queue peek dead --dead", ""},
+		{"queue receive dead --raw --max 2", "a\na\n"},
+		{"queue purge dead --yes", "purged 0\n"},
+	} {
+		if out := s.run(strings.Fields(c.line)...); out != c.prints {
+			t.Errorf("%s: %q, want %q", c.line, out, c.prints)
+		}
+	}
 }
 
 // TestServe_EndsFollowers: a stop ends what follows, and says so; a long poll and a message that is too large for the server are answered.
@@ -189,5 +215,37 @@ func TestServe_EndsFollowers(t *testing.T) {
 		if want == "id: 4" {
 			p.stop(t)
 		}
+	}
+}
+
+// TestServe_ManyAtWork publishes to more streams and queues at the same time than the server has connections to PostgreSQL. No publisher pauses before all
+// have made progress.
+func TestServe_ManyAtWork(t *testing.T) {
+	t.Parallel()
+	db := migrated(t)
+	p := serve(t, "--database-url", db.URL)
+	const each, streams, queues = 5, 40, 10
+	var behind atomic.Int32
+	behind.Store(streams + queues)
+	var publishing sync.WaitGroup
+	for i := range streams + queues {
+		path := fmt.Sprint(map[bool]string{true: "/v1/streams/s", false: "/v1/queues/q"}[i < streams], i)
+		asked{"POST " + path, "", 200, ""}.of(t, p.addr)
+		publishing.Go(func() {
+			for n := 1; behind.Load() > 0; n++ {
+				status, answer, err := tryRequest(t.Context(), "POST", p.addr, path+"/messages", `{"payload":"x"}`)
+				if err != nil || status != http.StatusOK {
+					t.Errorf("%s: %d %s, %v", path, status, answer, err)
+					behind.Store(0)
+				}
+				if n == each {
+					behind.Add(-1)
+				}
+			}
+		})
+	}
+	publishing.Wait()
+	if n := rows(t, db.URL, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'tidewire%'`); n > 28+2 {
+		t.Errorf("%d connections to PostgreSQL, want at most 28, one to listen and one for /readyz", n)
 	}
 }

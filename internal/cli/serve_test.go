@@ -3,6 +3,7 @@ package cli_test
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/url"
@@ -203,7 +204,7 @@ func TestServe_RecreateOnlyWhenAsked(t *testing.T) {
 func TestServe_DurationHealthAndBothLoopbacks(t *testing.T) {
 	t.Parallel()
 	started := time.Now()
-	p := serve(t, "--only", "echo", "--duration", "3", "--allow-origin", "https://app.example.com", "--allowed-host", "rt.example.com")
+	p := serve(t, "--only", "echo", "--duration", "5", "--idle-timeout", "1s", "--allow-origin", "https://app.example.com", "--allowed-host", "rt.example.com")
 	for _, path := range []string{"/health", "/healthz", "/readyz", "/metrics"} {
 		asked{"GET " + path, "", 200, ""}.of(t, p.addr)
 	}
@@ -232,6 +233,20 @@ func TestServe_DurationHealthAndBothLoopbacks(t *testing.T) {
 			c.Abort()
 		}
 	}
+	idle, err := net.Dial("tcp", p.addr) // a connection that stays open after a request is closed in time
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer idle.Close()
+	fmt.Fprintf(idle, "GET /healthz HTTP/1.1\r\nHost: %s\r\n\r\n", p.addr)
+	if text, err := io.ReadAll(idle); err != nil || !strings.HasPrefix(string(text), "HTTP/1.1 200") {
+		t.Errorf("%q, %v", text, err)
+	}
+	select {
+	case <-p.done:
+		t.Error("it was closed when the server ended")
+	default:
+	}
 	http.DefaultClient.CloseIdleConnections()
 	_, port, _ := net.SplitHostPort(p.addr)
 	if probe, err := net.Listen("tcp", "[::1]:0"); err == nil { // a machine with IPv6
@@ -247,7 +262,7 @@ func TestServe_DurationHealthAndBothLoopbacks(t *testing.T) {
 	if code := p.cmd.ProcessState.ExitCode(); code != cli.ExitOK {
 		t.Errorf("exit code %d", code)
 	}
-	if ran := time.Since(started); ran < 3*time.Second {
-		t.Errorf("ran %v, want 3 s", ran)
+	if ran := time.Since(started); ran < 5*time.Second {
+		t.Errorf("ran %v, want 5 s", ran)
 	}
 }
