@@ -20,7 +20,7 @@ import (
 func benchmark(t *testing.T, args ...string) (*bench.Result, string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "result.json")
-	code, out, errOut := command(t, "", append(append([]string{"bench"}, args...), "--out", file)...)
+	code, out, errOut := command(t, append(append([]string{"bench"}, args...), "--out", file)...)
 	if code != cli.ExitOK && code != cli.ExitInvalid {
 		t.Fatalf("%v: exit code %d\n%s%s", args, code, out, errOut)
 	}
@@ -121,7 +121,7 @@ func TestBench(t *testing.T) {
 				args = append(args, "--database-url", pgtest.Open(t).URL)
 			}
 			if c.rows == 0 && args[0] == "chat" { // each scenario has a file
-				code, out, errOut := command(t, "", append([]string{"bench", "--out", filepath.Join(t.TempDir(), "chat.json")}, args...)...)
+				code, out, errOut := command(t, append(append([]string{"bench"}, args...), "--out", filepath.Join(t.TempDir(), "chat.json"))...)
 				if code != cli.ExitOK || !strings.Contains(out, c.prints) {
 					t.Errorf("exit code %d\n%s%s", code, out, errOut)
 				}
@@ -199,10 +199,10 @@ func TestBench_RunningServer(t *testing.T) {
 		t.Errorf("metrics %v", row.Metrics)
 	}
 	file := filepath.Join(t.TempDir(), "r.json")
-	if code, out, _ := command(t, "", "bench", "ingest", "--url", at+"/ingest", "--messages", "500", "--repeat", "1", "--out", file); code != cli.ExitInvalid || !strings.Contains(out, "rows not verified") {
+	if code, out, _ := command(t, "bench", "ingest", "--url", at+"/ingest", "--messages", "500", "--repeat", "1", "--out", file); code != cli.ExitInvalid || !strings.Contains(out, "rows not verified") {
 		t.Errorf("a run that verified nothing: exit code %d\n%s", code, out)
 	}
-	if code, _, text := command(t, "", "bench", "ingest", "--database-url", db.URL, "--messages", "100"); code != cli.ExitDatabase || !strings.Contains(text, "not empty") {
+	if code, _, text := command(t, "bench", "ingest", "--database-url", db.URL, "--messages", "100"); code != cli.ExitDatabase || !strings.Contains(text, "not empty") {
 		t.Errorf("exit code %d, %q", code, text)
 	}
 	if n := rows(t, db.URL, countSQL); n != 1000 {
@@ -219,7 +219,7 @@ func TestBench_PrivatePostgreSQL(t *testing.T) {
 	t.Parallel()
 	data := dataDir(t)
 	for _, want := range []int{cli.ExitOK, cli.ExitDatabase} { // messages that are there are not dropped
-		code, _, errOut := command(t, "", "bench", "ingest", "--data-dir", data, "--modes", "auto", "--messages", "1000", "--clients", "1", "--repeat", "1",
+		code, _, errOut := command(t, "bench", "ingest", "--data-dir", data, "--modes", "auto", "--messages", "1000", "--clients", "1", "--repeat", "1",
 			"--out", filepath.Join(t.TempDir(), "result.json"))
 		if code != want {
 			t.Errorf("exit code %d, want %d: %s", code, want, errOut)

@@ -31,8 +31,17 @@ func run(t *testing.T, getenv func(string) string, args ...string) (code int, ou
 	if getenv == nil {
 		getenv = func(string) string { return "" }
 	}
+	return runOn(t, getenv, "", args...)
+}
+
+// runOn is run with a standard input.
+func runOn(t *testing.T, getenv func(string) string, input string, args ...string) (code int, out, errOut string) {
+	t.Helper()
 	var stdout, stderr bytes.Buffer
-	code = cli.Run(t.Context(), cli.Env{Args: args, Getenv: getenv, In: strings.NewReader(""), Out: &stdout, Err: &stderr, Program: tidewire(t)})
+	code = cli.Run(t.Context(), cli.Env{Args: args, Getenv: getenv, In: strings.NewReader(input), Out: &stdout, Err: &stderr, Program: tidewire(t)})
+	if strings.Contains(stderr.String(), "%!") { // of a text that is not formatted as it was meant
+		t.Errorf("%v: %s", args, stderr.String())
+	}
 	return code, stdout.String(), stderr.String()
 }
 
@@ -43,7 +52,7 @@ type refusal struct {
 	says string
 }
 
-// refused wants that commands are refused.
+// refused wants that commands are refused, with one clear line after the log.
 func refused(t *testing.T, all []refusal) {
 	t.Helper()
 	for _, c := range all {
@@ -51,18 +60,22 @@ func refused(t *testing.T, all []refusal) {
 		if code != c.code || !strings.Contains(errOut, c.says) {
 			t.Errorf("%s: exit code %d, want %d and %q: %s%s", c.line, code, c.code, c.says, out, errOut)
 		}
+		_, line, _ := strings.Cut(errOut, "tidewire:")
+		if strings.Contains(strings.TrimSpace(line), "\n") || strings.Contains(errOut, "goroutine ") || strings.Contains(out, "listening") {
+			t.Errorf("%s: not one clear line: %q", c.line, errOut)
+		}
 	}
 }
 
-// command runs a command as a process with a standard input.
-func command(t *testing.T, input string, args ...string) (code int, out, errOut string) {
+// command runs a command as a process.
+func command(t *testing.T, args ...string) (code int, out, errOut string) {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
 	cmd := exec.CommandContext(t.Context(), tidewire(t), args...)
 	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool {
 		return strings.HasPrefix(v, "TIDEWIRE_") || strings.HasPrefix(v, "DATABASE_") || strings.HasPrefix(v, "PG") || strings.HasPrefix(v, "XDG_")
 	})
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(input), &stdout, &stderr
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil && !errors.As(err, new(*exec.ExitError)) {
 		t.Fatalf("%v: %v", args, err)
 	}
@@ -264,14 +277,11 @@ type shell struct {
 // in runs a command with a standard input and wants an exit code.
 func (s shell) in(input string, want int, args ...string) (out, errOut string) {
 	s.t.Helper()
-	var stdout, stderr bytes.Buffer
-	code := cli.Run(s.t.Context(), cli.Env{
-		Args: append(args, "--database-url", s.url), Getenv: os.Getenv, In: strings.NewReader(input), Out: &stdout, Err: &stderr, Program: tidewire(s.t),
-	})
+	code, out, errOut := runOn(s.t, os.Getenv, input, append(args, "--database-url", s.url)...)
 	if code != want {
-		s.t.Fatalf("%v: exit code %d, want %d\n%s%s", args, code, want, stdout.String(), stderr.String())
+		s.t.Fatalf("%v: exit code %d, want %d\n%s%s", args, code, want, out, errOut)
 	}
-	return stdout.String(), stderr.String()
+	return out, errOut
 }
 
 func (s shell) run(args ...string) string {

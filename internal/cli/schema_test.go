@@ -71,15 +71,18 @@ func TestCommands_DoNotMigrate(t *testing.T) {
 	}{{empty, "tidewire db migrate"}, {older, "tidewire db migrate"}, {newer, "newer tidewire"}} {
 		before := schemaVersion(t, c.db)
 		all := [][]string{{"queue", "create", "q"}, {"serve", "--port", "0", "--migrate=false"}, {"events", "stats"}}
+		if c.db == newer { // no form of db migrate reports success
+			all = append(all, [][]string{{"db", "migrate"}, {"db", "migrate", "--status"}, {"db", "migrate", "--dry-run"}, {"db", "migrate", "--status", "--table", "inbox"}}...)
+		}
 		if c.db == older { // the message for the others is the same
 			all = append([][]string{{"stream", "create", "s"}, {"events", "append", "--type", "t"}, all[0], all[1]}, onExisting...)
 		}
 		for _, args := range all {
-			code, _, text := run(t, nil, append(args, "--database-url", c.db.URL)...)
-			if args[0] == "db" { // TestDB_Migrate checks its output
+			code, out, text := run(t, nil, append(args, "--database-url", c.db.URL)...)
+			if args[0] == "db" && c.db == older { // TestDB_Migrate checks its output
 				continue
 			}
-			if code != cli.ExitDatabase || !strings.Contains(text, c.text) {
+			if code != cli.ExitDatabase || !strings.Contains(text, c.text) || strings.Contains(out, "nothing to apply") {
 				t.Errorf("%v: exit code %d, %q, want %q", args, code, text, c.text)
 			}
 		}
@@ -134,23 +137,6 @@ func TestDB_Migrate(t *testing.T) {
 	p := serve(t, "--migrate=false", "--database-url", db.URL)
 	if code := p.stop(t); code != cli.ExitOK {
 		t.Errorf("exit code %d", code)
-	}
-}
-
-// TestDB_MigrateNewer: a schema that this program does not know cannot be used, and
-// no form of db migrate reports success.
-func TestDB_MigrateNewer(t *testing.T) {
-	t.Parallel()
-	db := migrated(t)
-	execSQL(t, db, `INSERT INTO tidewire.migration (version, name) VALUES (9999, 'of the future')`)
-	for _, args := range [][]string{nil, {"--status"}, {"--dry-run"}, {"--status", "--table", "inbox"}, {"--dry-run", "--table", "inbox"}} {
-		code, out, text := run(t, nil, append([]string{"db", "migrate", "--database-url", db.URL}, args...)...)
-		if code != cli.ExitDatabase || !strings.Contains(text, "newer tidewire") || strings.Contains(out, "nothing to apply") {
-			t.Errorf("%v: exit code %d, %q %q, want %d and that a newer tidewire is needed", args, code, out, text, cli.ExitDatabase)
-		}
-		if args != nil && args[0] == "--status" && !strings.Contains(out, "schema version: 9999\n") {
-			t.Errorf("%v: %q, want the schema's version", args, out)
-		}
 	}
 }
 
