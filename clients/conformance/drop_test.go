@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/tidewire/tidewire/internal/testkit"
 	"github.com/tidewire/tidewire/stream"
 )
 
@@ -27,16 +28,11 @@ func (w *world) drop(v any) error {
 		stream.NewRetentionWorker(pool, stream.RetentionWorkerConfig{Every: 10 * time.Millisecond}).Run(working)
 	}()
 	defer func() { stop(); <-done }()
-	for {
+	testkit.Eventually(w.t, "all messages are dropped", func() bool {
 		_, err := s.ReadPage(ctx, 0, 1, 1)
-		if _, old := errors.AsType[*stream.TooOldError](err); old {
-			break
-		}
-		if err != nil {
-			return err
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+		_, old := errors.AsType[*stream.TooOldError](err)
+		return old
+	})
 	return s.SetRetention(ctx, stream.Retention{})
 }
 

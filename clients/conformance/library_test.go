@@ -26,7 +26,7 @@ var libraries = []library{
 		return in("python", ".venv/bin/python", "tests/conformance_runner.py"), nil
 	}},
 	{"go", "go/go.mod", "git checkout clients/go", func() (*exec.Cmd, error) {
-		path, err := testbin.Build("clients/go", "./conformance", "-race")
+		path, err := testbin.Build("clients/go", "./conformance")
 		return in("go", path), err
 	}},
 }

@@ -3,26 +3,34 @@ package conformance_test
 import (
 	"fmt"
 	"math/rand/v2"
-	"slices"
+	"os"
 	"testing"
 	"time"
 
 	"github.com/tidewire/tidewire/internal/pgtest"
+	"github.com/tidewire/tidewire/internal/testkit"
 	"github.com/tidewire/tidewire/internal/wsproxy"
 )
 
 // TestRandom: a program publishes, enqueues and appends while connections and the server fail at random moments. Afterwards what the
 // library said is compared with what the server stored: nothing that was answered is missing, nothing is there twice, the order of calls
-// is kept, and the reader has seen exactly what is stored.
+// is kept, and the reader has seen exactly what is stored. A long test makes more calls.
 func TestRandom(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes 10 s")
+	}
 	t.Parallel()
+	calls := 100
+	if os.Getenv(testkit.LongVariable) != "" {
+		calls = 400
+	}
 	for _, l := range libraries {
 		for seed := range pgtest.Seeds() {
 			t.Run(fmt.Sprintf("%s/%d", l.name, seed+1), func(t *testing.T) {
 				t.Parallel()
 				l.require(t)
 				h := newHistory(t, l, seed+1)
-				h.write()
+				h.write(calls)
 				h.settle()
 				h.check()
 			})
@@ -30,117 +38,93 @@ func TestRandom(t *testing.T) {
 	}
 }
 
-// history is a random run, with what was asked.
+// history is a random run, with what was asked, by kind.
 type history struct {
 	*world
 	random *rand.Rand
-	calls  []*call
-	kinds  map[string][]*call
+	calls  map[string][]*call
 }
 
 // call is a call of the program.
 type call struct {
-	kind  string // publish, enqueue or append
-	value string // that no other call has
-	id    int
-	// said is ok, or the code of the error.
-	said     string
+	value    string // that no other call has
+	id       int
+	said     string // ok, or the code of the error
 	position float64
 }
 
-const (
-	historyStream = "s"
-	historyQueue  = "q"
-	historyCalls  = 400
-)
-
-// everyEvent selects all events.
-var everyEvent = fields{"items": []any{}}
-
 func newHistory(t *testing.T, l library, seed uint64) *history {
 	t.Helper()
-	w := newWorld(t, l, true, []string{historyStream}, []string{historyQueue}, startServer(t, pgtest.Open(t)))
-	h := &history{world: w, random: rand.New(rand.NewPCG(seed, seed)), kinds: map[string][]*call{}}
-	h.do(fields{"do": "open", "client": "writer"})
-	h.do(fields{"do": "open", "client": "reader"})
-	h.do(fields{"do": "subscribe", "client": "reader", "as": "messages", "stream": historyStream, "after": 0, "credits": 20})
-	h.do(fields{"do": "follow", "client": "reader", "as": "events", "query": everyEvent, "after": 0})
-	h.do(fields{"do": "work", "client": "reader", "as": "worker", "queue": historyQueue, "concurrency": 4, "handle": "ack"})
-	return h
-}
-
-// do does a step that has to succeed.
-func (h *history) do(step fields) {
-	h.t.Helper()
-	if err := h.step(step); err != nil {
-		h.t.Fatalf("%v: %v", step, err)
+	w := newWorld(t, startRunner(t, l), "", []string{"s"}, []string{"q"}, startServer(t, pgtest.Open(t)))
+	for _, step := range []fields{
+		{"do": "open", "client": "writer"},
+		{"do": "open", "client": "reader"},
+		{"do": "subscribe", "client": "reader", "as": "messages", "stream": "s", "after": 0, "credits": 20},
+		{"do": "follow", "client": "reader", "as": "events", "query": fields{"items": []any{}}, "after": 0},
+		{"do": "work", "client": "reader", "as": "worker", "queue": "q", "concurrency": 4, "handle": "ack"},
+	} {
+		if err := w.step(step); err != nil {
+			t.Fatalf("%v: %v", step, err)
+		}
 	}
+	return &history{w, rand.New(rand.NewPCG(seed, seed)), map[string][]*call{}}
 }
 
 // write makes calls, and faults meanwhile.
-func (h *history) write() {
-	for i := range historyCalls {
-		c := &call{kind: []string{"publish", "publish", "enqueue", "append"}[h.random.IntN(4)], value: fmt.Sprintf("v%d", i)}
-		command := fields{"do": c.kind, "client": "writer", "value": c.value, "timeout_ms": 60000}
-		switch c.kind {
-		case "publish":
-			command["stream"] = historyStream
-		case "enqueue":
-			command["queue"] = historyQueue
-		case "append":
+func (h *history) write(calls int) {
+	for i := range calls {
+		kind, value := []string{"publish", "publish", "enqueue", "append"}[h.random.IntN(4)], fmt.Sprintf("v%d", i)
+		command := fields{"do": kind, "client": "writer", "stream": "s", "queue": "q", "value": value, "timeout_ms": 60000}
+		if kind == "append" {
 			delete(command, "value")
-			command["events"] = []any{fields{"type": "E", "tags": []any{c.value}}}
+			command["events"] = []any{fields{"type": "E", "tags": []any{value}}}
 		}
-		c.id = h.runner.send(command)
-		h.calls = append(h.calls, c)
-		h.kinds[c.kind] = append(h.kinds[c.kind], c)
+		h.calls[kind] = append(h.calls[kind], &call{value: value, id: h.runner.send(command)})
 		if h.random.IntN(4) == 0 {
-			time.Sleep(time.Duration(h.random.IntN(20)) * time.Millisecond)
+			time.Sleep(time.Duration(h.random.IntN(20)) * time.Millisecond) // pace: of a program that does not call all at once
 		}
-		h.fail()
+		h.fail(calls)
 	}
 }
 
-// fail breaks something, now and then.
-func (h *history) fail() {
-	switch h.random.IntN(60) {
-	case 0:
+// fail breaks something, now and then; the server about twice.
+func (h *history) fail(calls int) {
+	switch n := h.random.IntN(60); {
+	case n == 0:
 		h.proxy.Cut()
-	case 1, 2:
-		do := []string{wsproxy.CutBefore, wsproxy.CutAfter}[h.random.IntN(2)]
+	case n <= 2:
 		rules := []wsproxy.Rule{
 			{To: "server", Type: "publish"}, {To: "server", Type: "enqueue"}, {To: "server", Type: "append"}, {To: "server", Type: "ack"}, {To: "server", Type: "credit"},
 			{To: "client", Answers: "publish"}, {To: "client", Answers: "enqueue"}, {To: "client", Answers: "append"}, {To: "client", Answers: "ack"},
 			{To: "client", Type: "message"}, {To: "client", Type: "delivery"}, {To: "client", Type: "event"}, {To: "client", Type: "hello"},
 		}
 		rule := rules[h.random.IntN(len(rules))]
-		rule.Do, rule.Skip = do, h.random.IntN(5)
+		rule.Do, rule.Skip = []string{wsproxy.CutBefore, wsproxy.CutAfter}[h.random.IntN(2)], h.random.IntN(5)
 		if err := h.proxy.Add(rule); err != nil {
 			h.t.Fatal(err)
 		}
-	case 3:
-		if h.random.IntN(4) == 0 {
-			h.server().kill()
-			h.server().start(h.t)
-			h.proxy.SetTarget(h.server().addr)
-		}
+	}
+	if h.random.IntN(calls) < 2 {
+		h.server().kill()
+		h.server().start(h.t)
+		h.proxy.SetTarget(h.server().addr)
 	}
 }
 
 // settle ends the faults, and waits for all answers.
 func (h *history) settle() {
 	h.proxy.Clear()
-	for _, c := range h.calls {
-		got, err := h.runner.answer(c.id)
-		if err != nil {
-			h.t.Fatalf("%s %s: %v", c.kind, c.value, err)
-		}
-		ok, _ := got["ok"].(fields)
-		failed, _ := got["error"].(fields)
-		switch {
-		case failed != nil:
-			c.said = failed["code"].(string)
-		case ok != nil:
+	for kind, calls := range h.calls {
+		for _, c := range calls {
+			got, err := h.runner.answer(c.id)
+			if err != nil {
+				h.t.Fatalf("%s %s: %v", kind, c.value, err)
+			}
+			if failed, ok := got["error"].(fields); ok {
+				c.said = failed["code"].(string)
+				continue
+			}
+			ok, _ := got["ok"].(fields)
 			c.said = "ok"
 			c.position, _ = ok["position"].(float64)
 			if positions, _ := ok["positions"].([]any); len(positions) == 1 {
@@ -152,31 +136,30 @@ func (h *history) settle() {
 
 // check compares what the library said with what the server stored.
 func (h *history) check() {
-	values, positions := h.server().stored(h.t, historyStream)
+	values, positions := h.server().stored(h.t, "s")
 	h.compare("publish", values, positions)
 	h.seen("messages", "message", "value", values)
-	values, positions = h.server().stored(h.t, historyQueue)
-	h.compare("enqueue", values, positions)
-	h.worked(values)
-	values, positions = h.events()
+	jobs, positions := h.server().stored(h.t, "q")
+	h.compare("enqueue", jobs, positions)
+	testkit.Eventually(h.t, "the queue is empty", func() bool {
+		return matches(fields{"ready": 0.0, "leased": 0.0, "delayed": 0.0, "dead": 0.0}, h.server().want(h.t, "GET", "/v1/queues/q", nil))
+	})
+	handled := map[string]bool{}
+	for _, e := range h.runner.take("worker", "job") {
+		handled[textOf(e["value"])] = true
+	}
+	for _, job := range jobs {
+		if !handled[textOf(job)] {
+			h.t.Errorf("job %v was never handled", job)
+		}
+	}
+	values, positions = nil, nil
+	page := h.server().want(h.t, "GET", "/v1/events?limit=1000", nil)
+	for _, e := range page["events"].([]any) {
+		values, positions = append(values, e.(fields)["tags"]), append(positions, e.(fields)["position"].(float64))
+	}
 	h.compare("append", values, positions)
 	h.seen("events", "event", "tags", values)
-}
-
-// events returns the only tag of each stored event.
-func (h *history) events() (values []any, positions []float64) {
-	for after := 0.0; ; {
-		page := h.server().want(h.t, "GET", fmt.Sprintf("/v1/events?limit=1000&after=%.0f", after), nil)
-		some, _ := page["events"].([]any)
-		if len(some) == 0 {
-			return values, positions
-		}
-		for _, e := range some {
-			event := e.(fields)
-			values, positions = append(values, event["tags"]), append(positions, event["position"].(float64))
-		}
-		after = page["next"].(float64)
-	}
 }
 
 // textOf returns a value as a text; of a list its only element.
@@ -198,7 +181,7 @@ func (h *history) compare(kind string, values []any, positions []float64) {
 		at[textOf(value)] = positions[i]
 	}
 	last := 0.0
-	for _, c := range h.kinds[kind] {
+	for _, c := range h.calls[kind] {
 		position, stored := at[c.value]
 		delete(at, c.value)
 		switch {
@@ -232,31 +215,5 @@ func (h *history) seen(on, event, field string, values []any) {
 	}
 	if more := h.runner.take(on, event); len(more) > 0 {
 		h.t.Errorf("%s: %d more came, such as %v", on, len(more), more[0])
-	}
-}
-
-// worked checks that each job was handled, and that the queue is empty in the end.
-func (h *history) worked(values []any) {
-	h.t.Helper()
-	missing := make([]string, len(values))
-	for i, value := range values {
-		missing[i] = textOf(value)
-	}
-	for deadline := time.Now().Add(patience); len(missing) > 0; time.Sleep(20 * time.Millisecond) {
-		for _, e := range h.runner.take("worker", "job") {
-			missing = slices.DeleteFunc(missing, func(value string) bool { return value == textOf(e["value"]) })
-		}
-		if time.Now().After(deadline) {
-			h.t.Fatalf("%d jobs were never handled, such as %v", len(missing), missing[0])
-		}
-	}
-	for deadline := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
-		state := h.server().want(h.t, "GET", "/v1/queues/"+historyQueue, nil)
-		if matches(fields{"ready": 0.0, "leased": 0.0, "delayed": 0.0, "dead": 0.0}, state) {
-			return
-		}
-		if time.Now().After(deadline) {
-			h.t.Fatalf("the queue is not empty: %v", state)
-		}
 	}
 }

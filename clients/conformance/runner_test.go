@@ -2,6 +2,7 @@ package conformance_test
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -17,20 +18,26 @@ import (
 // fields are the fields of a line.
 type fields = map[string]any
 
-// runner is a program with a library, which obeys commands.
+// runner is a program with a library, which obeys commands. Scenarios share it: their clients and iterations have other names.
 type runner struct {
 	t      *testing.T
 	cmd    *exec.Cmd
 	in     io.WriteCloser
-	errors *lockedBuffer
+	errors bytes.Buffer
 	done   chan struct{} // closed when it has ended
 
 	mu      sync.Mutex
 	next    int
 	answers map[int]fields
 	events  map[string][]fields // that no step has taken, by what they are of
-	all     []string            // every line, in both directions
+	all     []line              // in both directions
 	changed chan struct{}       // closed and replaced with each line
+}
+
+// line is a line, and the id if it is a command or an answer.
+type line struct {
+	id   int
+	text string
 }
 
 // startRunner starts the runner of a library, which ends with the test.
@@ -40,8 +47,8 @@ func startRunner(t *testing.T, l library) *runner {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &runner{t: t, cmd: cmd, errors: new(lockedBuffer), done: make(chan struct{}), answers: map[int]fields{}, events: map[string][]fields{}, changed: make(chan struct{})}
-	cmd.Stderr = r.errors
+	r := &runner{t: t, cmd: cmd, done: make(chan struct{}), answers: map[int]fields{}, events: map[string][]fields{}, changed: make(chan struct{})}
+	cmd.Stderr = &r.errors
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -72,19 +79,10 @@ func (r *runner) end() {
 	if code := r.cmd.ProcessState.ExitCode(); code != 0 {
 		r.t.Errorf("the runner ended with %d", code)
 	}
-	for _, e := range r.take("", "unhandled") {
+	for _, e := range append(r.take("", "unhandled"), r.take("process", "unhandled")...) {
 		r.t.Errorf("an error that nobody has caught: %v", e)
 	}
 	if r.t.Failed() {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		lines := r.all
-		if len(lines) > 200 {
-			lines = append(append(lines[:100:100], "…"), lines[len(lines)-100:]...)
-		}
-		for _, line := range lines {
-			r.t.Log(line)
-		}
 		r.t.Logf("the runner's errors:\n%s", r.errors.String())
 	}
 }
@@ -95,26 +93,26 @@ func (r *runner) read(out io.Reader) {
 	lines := bufio.NewScanner(out)
 	lines.Buffer(nil, 16<<20)
 	for lines.Scan() {
-		var line fields
-		if err := json.Unmarshal(lines.Bytes(), &line); err != nil {
-			line = fields{"on": "", "event": "unhandled", "message": "not JSON: " + lines.Text()}
+		var got fields
+		if err := json.Unmarshal(lines.Bytes(), &got); err != nil {
+			got = fields{"on": "", "event": "unhandled", "message": "not JSON: " + lines.Text()}
 		}
-		r.took(line, lines.Text())
+		r.took(got, lines.Text())
 	}
 	r.cmd.Wait()
-	r.took(nil, "the runner has ended")
 }
 
-func (r *runner) took(line fields, text string) {
+func (r *runner) took(got fields, text string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.all = append(r.all, "← "+text)
-	if id, ok := line["id"].(float64); ok {
-		r.answers[int(id)] = line
-	} else if line != nil {
-		on, _ := line["on"].(string)
-		r.events[on] = append(r.events[on], line)
+	id, isAnswer := got["id"].(float64)
+	if isAnswer {
+		r.answers[int(id)] = got
+	} else {
+		on, _ := got["on"].(string)
+		r.events[on] = append(r.events[on], got)
 	}
+	r.all = append(r.all, line{int(id), "← " + text})
 	close(r.changed)
 	r.changed = make(chan struct{})
 }
@@ -122,15 +120,14 @@ func (r *runner) took(line fields, text string) {
 // send sends a command, and returns its id.
 func (r *runner) send(command fields) int {
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.next++
-	id := r.next
 	command = maps.Clone(command)
-	command["id"] = id
+	command["id"] = r.next
 	text, _ := json.Marshal(command)
-	r.all = append(r.all, "→ "+string(text))
-	r.mu.Unlock()
+	r.all = append(r.all, line{r.next, "→ " + string(text)})
 	r.in.Write(append(text, '\n')) // if it has ended, await says so
-	return id
+	return r.next
 }
 
 // await waits until look has found something in what the runner has said. The caller of look holds mu.
@@ -145,7 +142,6 @@ func (r *runner) await(what string, look func() bool) error {
 		}
 		select {
 		case <-changed:
-			time.Sleep(time.Millisecond) // for the next lines: each look takes its time
 		case <-r.done:
 			r.mu.Lock()
 			defer r.mu.Unlock()
@@ -174,7 +170,7 @@ func (r *runner) see(want fields, inOrder bool) error {
 	on, _ := want["on"].(string)
 	return r.await(fmt.Sprintf("the event %v", want), func() bool {
 		for i, e := range r.events[on] {
-			if e["event"] == want["event"] && matches(want, e) {
+			if matches(want, e) {
 				before := slices.DeleteFunc(slices.Clone(r.events[on][:i]), func(e fields) bool { return inOrder && e["event"] == want["event"] })
 				r.events[on] = append(before, r.events[on][i+1:]...)
 				return true
@@ -200,25 +196,24 @@ func (r *runner) count(on, event string, n int) (got []fields, err error) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	return r.takeSome(on, event, n), err
+}
+
+// take takes all events of a kind that have come.
+func (r *runner) take(on, event string) []fields {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.takeSome(on, event, len(r.events[on]))
+}
+
+// takeSome takes at most so many events of a kind. The caller holds mu.
+func (r *runner) takeSome(on, event string, most int) (got []fields) {
 	r.events[on] = slices.DeleteFunc(r.events[on], func(e fields) bool {
-		takes := e["event"] == event && len(got) < n
+		takes := e["event"] == event && len(got) < most
 		if takes {
 			got = append(got, e)
 		}
 		return takes
-	})
-	return got, err
-}
-
-// take takes all events of a kind that have come.
-func (r *runner) take(on, event string) (got []fields) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.events[on] = slices.DeleteFunc(r.events[on], func(e fields) bool {
-		if e["event"] == event {
-			got = append(got, e)
-		}
-		return e["event"] == event
 	})
 	return got
 }
@@ -239,15 +234,7 @@ func matches(want, got any) bool {
 		return true
 	case []any:
 		got, ok := got.([]any)
-		if !ok || len(got) != len(want) {
-			return false
-		}
-		for i := range want {
-			if !matches(want[i], got[i]) {
-				return false
-			}
-		}
-		return true
+		return ok && slices.EqualFunc(want, got, matches)
 	}
 	return want == got
 }

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -17,7 +19,8 @@ import (
 // scenario is one entry of a file in scenarios/. Each $ in its text stands for a prefix that no other run has.
 type scenario struct {
 	Name string `json:"name"`
-	// Server, if given, asks for a server of its own: "own", "closed" (which needs tokens), "two" (a cluster of two), or "database" (with a PostgreSQL of its own).
+	// Server, if given, asks for another server: "own", which it may kill, "closed", which needs tokens, "two" (a cluster of two), or "database" (with
+	// a PostgreSQL of its own).
 	Server  string   `json:"server"`
 	Flags   []string `json:"flags"` // of its own server
 	Streams []string `json:"streams"`
@@ -46,35 +49,43 @@ func scenarios(t *testing.T) (all []json.RawMessage) {
 	return all
 }
 
-// parse returns a scenario with a prefix in place of each $.
-func parse(t *testing.T, text []byte, prefix string) (s scenario) {
-	t.Helper()
-	if err := json.Unmarshal([]byte(strings.ReplaceAll(string(text), "$", prefix)), &s); err != nil {
-		t.Fatalf("%v in %.100s", err, text)
-	}
-	return s
+// stage is what the scenarios of a library share.
+type stage struct {
+	library
+	runner  *runner
+	open    *server
+	closed  *server
+	killing sync.Mutex
+	killed  *server // that one scenario after the other kills and starts again
 }
 
 // TestConformance runs all scenarios with all libraries.
 func TestConformance(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes 20 s")
+	}
 	t.Parallel()
-	db := pgtest.Open(t)
-	shared := startServer(t, db)
+	open, closed := startServer(t, pgtest.Open(t)), startServer(t, pgtest.Open(t), closedMode(t)...)
 	texts := scenarios(t)
 	for i, l := range libraries {
 		t.Run(l.name, func(t *testing.T) {
 			t.Parallel()
 			l.require(t)
+			on := &stage{library: l, runner: startRunner(t, l), open: open, closed: closed, killed: startServer(t, pgtest.Open(t))}
 			names := map[string]bool{}
 			for j, text := range texts {
-				s := parse(t, text, fmt.Sprintf("%c%d-", 'a'+i, j))
+				prefix := fmt.Sprintf("%c%d-", 'a'+i, j)
+				var s scenario
+				if err := json.Unmarshal([]byte(strings.ReplaceAll(string(text), "$", prefix)), &s); err != nil {
+					t.Fatalf("%v in %.100s", err, text)
+				}
 				if names[s.Name] {
 					t.Errorf("there are two scenarios %q", s.Name)
 				}
 				names[s.Name] = true
 				t.Run(strings.ReplaceAll(s.Name, " ", "_"), func(t *testing.T) {
 					t.Parallel()
-					s.run(t, l, shared)
+					s.run(t, on, prefix)
 				})
 			}
 		})
@@ -84,18 +95,21 @@ func TestConformance(t *testing.T) {
 // world is what the steps of a scenario act on.
 type world struct {
 	t       *testing.T
+	prefix  string    // of the names of its clients and iterations
 	servers []*server // of this scenario; one that is shared is not killed
 	own     bool
 	db      *embedpg.Server // of a server with a PostgreSQL of its own
 	proxy   *wsproxy.Proxy
 	runner  *runner
+	clients []any
+	ids     map[int]bool   // of its commands
 	begun   map[string]int // commands that have no answer yet
 }
 
-// newWorld makes streams and queues at the first server, and starts a proxy and the runner of a library.
-func newWorld(t *testing.T, l library, own bool, streams, queues []string, servers ...*server) *world {
+// newWorld makes streams and queues at the first server, and starts a proxy.
+func newWorld(t *testing.T, r *runner, prefix string, streams, queues []string, servers ...*server) *world {
 	t.Helper()
-	w := &world{t: t, servers: servers, own: own, begun: map[string]int{}}
+	w := &world{t: t, runner: r, prefix: prefix, servers: servers, ids: map[int]bool{}, begun: map[string]int{}}
 	for _, name := range streams {
 		w.server().want(t, "POST", "/v1/streams/"+name, nil)
 	}
@@ -106,30 +120,65 @@ func newWorld(t *testing.T, l library, own bool, streams, queues []string, serve
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(proxy.Close)
-	w.proxy, w.runner = proxy, startRunner(t, l)
+	w.proxy = proxy
+	t.Cleanup(w.end)
 	return w
 }
 
+// end closes the clients, and shows the lines of a scenario that has failed.
+func (w *world) end() {
+	w.proxy.Clear()
+	var closing []int
+	for _, name := range w.clients {
+		closing = append(closing, w.runner.send(fields{"do": "close", "client": name}))
+	}
+	for _, id := range closing {
+		w.runner.answer(id)
+	}
+	w.proxy.Close()
+	if !w.t.Failed() {
+		return
+	}
+	w.runner.mu.Lock()
+	defer w.runner.mu.Unlock()
+	lines := slices.DeleteFunc(slices.Clone(w.runner.all), func(l line) bool { return !w.ids[l.id] && !strings.Contains(l.text, `"`+w.prefix) })
+	if len(lines) > 200 {
+		lines = append(append(lines[:100:100], line{0, "…"}), lines[len(lines)-100:]...)
+	}
+	for _, l := range lines {
+		w.t.Log(l.text)
+	}
+}
+
 // run runs the scenario with a library.
-func (s scenario) run(t *testing.T, l library, shared *server) {
-	servers := []*server{shared}
+func (s scenario) run(t *testing.T, on *stage, prefix string) {
+	servers, own := []*server{on.open}, true
 	var db *embedpg.Server
-	switch s.Server {
-	case "own":
+	switch {
+	case s.Server == "own" && s.Flags == nil:
+		on.killing.Lock()
+		defer on.killing.Unlock()
+		servers = []*server{on.killed}
+	case s.Server == "own":
 		servers = []*server{startServer(t, pgtest.Open(t), s.Flags...)}
-	case "closed":
-		servers = []*server{startServer(t, pgtest.Open(t), append(closed(t), s.Flags...)...)}
-	case "database":
+	case s.Server == "closed":
+		servers, own = []*server{on.closed}, false
+	case s.Server == "database":
 		db = pgtest.Start(t)
 		servers = []*server{startServer(t, pgtest.DB{URL: db.URL()}, s.Flags...)}
-	case "two":
+	case s.Server == "two":
 		db := pgtest.Open(t)
 		flags := append([]string{"--cluster", "conformance", "--cluster-listen", "127.0.0.1:0"}, s.Flags...)
 		servers = []*server{startServer(t, db, flags...), startServer(t, db, flags...)}
+	default:
+		own = false
 	}
-	w := newWorld(t, l, s.Server != "", s.Streams, s.Queues, servers...)
-	w.db = db
+	r := on.runner
+	if slices.ContainsFunc(s.Steps, func(step fields) bool { return step["runner"] != nil }) { // which stops it
+		r = startRunner(t, on.library)
+	}
+	w := newWorld(t, r, prefix, s.Streams, s.Queues, servers...)
+	w.own, w.db = own, db
 	for i, step := range s.Steps {
 		began := time.Now()
 		if err := w.step(step); err != nil {

@@ -1,6 +1,7 @@
 package conformance_test
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"fmt"
@@ -29,7 +30,9 @@ type server struct {
 	t    *testing.T
 	args []string
 	db   pgtest.DB
-	log  *lockedBuffer
+
+	mu   sync.Mutex
+	said strings.Builder // by all processes
 
 	cmd  *exec.Cmd
 	done chan struct{}
@@ -39,12 +42,14 @@ type server struct {
 // startServer starts a server, which ends with the test.
 func startServer(t *testing.T, db pgtest.DB, args ...string) *server {
 	t.Helper()
-	s := &server{t: t, db: db, args: append([]string{"serve", "--port", "0", "--database-url", db.URL, "--stored-rooms", "stored-*"}, args...), log: new(lockedBuffer)}
+	s := &server{t: t, db: db, args: append([]string{"serve", "--port", "0", "--database-url", db.URL, "--stored-rooms", "stored-*"}, args...)}
 	s.start(t)
 	t.Cleanup(func() {
 		s.kill()
 		if t.Failed() {
-			t.Logf("the server said:\n%s", s.log.String())
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			t.Logf("the server said:\n%s", s.said.String())
 		}
 	})
 	return s
@@ -61,24 +66,31 @@ func (s *server) start(t *testing.T) {
 	s.cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool {
 		return strings.HasPrefix(v, "DATABASE_") || strings.HasPrefix(v, "PG")
 	})
-	said := new(lockedBuffer)
-	s.cmd.Stdout, s.cmd.Stderr = io.MultiWriter(said, s.log), io.MultiWriter(said, s.log)
+	out, in := io.Pipe()
+	s.cmd.Stdout, s.cmd.Stderr = in, in
 	if err := s.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	go func(cmd *exec.Cmd, done chan struct{}) { cmd.Wait(); close(done) }(s.cmd, s.done)
-	for {
-		if _, after, ok := strings.Cut(said.String(), "listening on "); ok {
-			if address, _, ok := strings.Cut(after, "\n"); ok {
-				s.addr = strings.TrimPrefix(strings.TrimSpace(address), "http://")
-				return
+	listening := make(chan string, 1)
+	go func() {
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			s.mu.Lock()
+			s.said.WriteString(lines.Text() + "\n")
+			s.mu.Unlock()
+			if address, ok := strings.CutPrefix(lines.Text(), "listening on "); ok {
+				listening <- strings.TrimPrefix(address, "http://")
 			}
 		}
-		select {
-		case <-s.done:
-			t.Fatalf("the server ended: %s", said.String())
-		case <-time.After(5 * time.Millisecond):
-		}
+	}()
+	go func(cmd *exec.Cmd, done chan struct{}) {
+		cmd.Wait()
+		in.Close()
+		close(done)
+	}(s.cmd, s.done)
+	select {
+	case s.addr = <-listening:
+	case <-s.done:
+		t.Fatal("the server ended")
 	}
 }
 
@@ -158,14 +170,14 @@ func (s *server) stored(t *testing.T, stream string) (values []any, positions []
 
 var secret = []byte("a secret of at least 32 bytes, for tests")
 
-// closed returns the flags of a server in closed mode.
-func closed(t *testing.T) []string {
+// closedMode returns the flags of a server in closed mode.
+func closedMode(t *testing.T) []string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "secret")
 	if err := os.WriteFile(path, secret, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return []string{"--auth-secret-file", path, "--rule", "admin: read,publish,commit,admin stream:*"}
+	return []string{"--auth-leeway", "0s", "--auth-secret-file", path, "--rule", "admin: read,publish,commit,admin stream:*"}
 }
 
 // token returns a token of an administrator that ends after some time; a negative one has ended.
@@ -177,22 +189,4 @@ func token(t *testing.T, life time.Duration) string {
 func tokenOf(t *testing.T, role string, life time.Duration) string {
 	t.Helper()
 	return authtest.Token(t, secret, "ann", life, map[string]any{"role": role})
-}
-
-// lockedBuffer is a bytes.Buffer for several goroutines.
-type lockedBuffer struct {
-	mu  sync.Mutex
-	all bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.all.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.all.String()
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"strings"
 	"syscall"
@@ -37,7 +38,7 @@ import (
 // acts are the steps that are no commands.
 var acts = map[string]func(*world, any) error{
 	"await":    nil, // see step
-	"see":      func(w *world, v any) error { return w.runner.see(v.(fields), true) },
+	"see":      func(w *world, v any) error { return w.runner.see(w.named(v.(fields)), true) },
 	"sees":     (*world).sees,
 	"messages": (*world).messages,
 	"none":     (*world).none,
@@ -51,7 +52,7 @@ var acts = map[string]func(*world, any) error{
 	"stored":   (*world).stored,
 	"drop":     (*world).drop,
 	"large":    (*world).large,
-	"sleep_ms": func(_ *world, v any) error { time.Sleep(time.Duration(v.(float64)) * time.Millisecond); return nil },
+	"sleep_ms": (*world).pause,
 }
 
 // step does one step.
@@ -74,13 +75,28 @@ func (w *world) step(step fields) error {
 	return nil
 }
 
+// named is a copy in which clients and iterations have the names that the runner knows.
+func (w *world) named(f fields) fields {
+	f = maps.Clone(f)
+	for _, field := range []string{"client", "as", "on"} {
+		if name, ok := f[field].(string); ok {
+			f[field] = w.prefix + name
+		}
+	}
+	return f
+}
+
+// pause is the time that a scenario lets pass, which is part of it.
+func (w *world) pause(ms any) error {
+	time.Sleep(time.Duration(ms.(float64)) * time.Millisecond) // pace: of the scenario
+	return nil
+}
+
 // command sends a command.
 func (w *world) command(step fields) error {
-	command := fields{}
-	for name, value := range step {
-		if name != "ok" && name != "error" && name != "begin" {
-			command[name] = value
-		}
+	command := w.named(step)
+	for _, name := range []string{"ok", "error", "begin"} {
+		delete(command, name)
 	}
 	if command["value"] == "BIG" {
 		command["value"] = strings.Repeat("x", 2<<20)
@@ -88,8 +104,10 @@ func (w *world) command(step fields) error {
 	if step["do"] == "open" {
 		command["url"] = "ws://" + w.proxy.Addr() + "/ws"
 		w.fillTokens(command)
+		w.clients = append(w.clients, command["client"])
 	}
 	id := w.runner.send(command)
+	w.ids[id] = true
 	if name, ok := step["begin"].(string); ok {
 		w.begun[name] = id
 		return nil
@@ -161,7 +179,7 @@ func values(v fields) (all []any) {
 
 func (w *world) sees(v any) error {
 	for _, want := range v.([]any) {
-		if err := w.runner.see(want.(fields), false); err != nil {
+		if err := w.runner.see(w.named(want.(fields)), false); err != nil {
 			return err
 		}
 	}
@@ -170,7 +188,7 @@ func (w *world) sees(v any) error {
 
 func (w *world) messages(v any) error {
 	want := values(v.(fields))
-	got, err := w.runner.count(v.(fields)["on"].(string), "message", len(want))
+	got, err := w.runner.count(w.prefix+v.(fields)["on"].(string), "message", len(want))
 	if err != nil {
 		return fmt.Errorf("%w; %d of %d came, the last %v", err, len(got), len(want), last(got))
 	}
@@ -191,8 +209,8 @@ func last(all []fields) any {
 
 func (w *world) none(v any) error {
 	f := v.(fields)
-	time.Sleep(time.Duration(f["ms"].(float64)) * time.Millisecond)
-	if got := w.runner.take(f["on"].(string), f["event"].(string)); len(got) > 0 {
+	w.pause(f["ms"])
+	if got := w.runner.take(w.prefix+f["on"].(string), f["event"].(string)); len(got) > 0 {
 		return fmt.Errorf("came: %v", got)
 	}
 	return nil

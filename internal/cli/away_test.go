@@ -2,40 +2,74 @@ package cli_test
 
 import (
 	"context"
+	"net/http"
+	"os/exec"
+	"strings"
+	"syscall"
 	"testing"
-	"time"
 
+	"github.com/tidewire/tidewire/internal/cli"
 	"github.com/tidewire/tidewire/internal/pgtest"
 )
 
-// TestServe_FirstUseWhilePostgreSQLIsAway: requests for a stream, a group, a queue
-// and an event store that this server has not used yet wait for PostgreSQL, and
-// each of them succeeds in the end.
-func TestServe_FirstUseWhilePostgreSQLIsAway(t *testing.T) {
+// waiting starts a server whose PostgreSQL is away, and returns when it waits.
+func waiting(t *testing.T, url string) *program {
+	t.Helper()
+	p := launch(t, exec.Command(tidewire(t), "serve", "--port", "0", "--stored-rooms", "kept", "--database-url", url))
+	p.await(t, "cannot be used yet")
+	_, after, _ := strings.Cut(p.log(), "listening=")
+	p.addr, _, _ = strings.Cut(after, " ")
+	return p
+}
+
+// TestServe_PostgreSQLIsAway: a machine starts both at once, so the server waits until PostgreSQL is there, and says so. When PostgreSQL is away later,
+// requests for a stream, a group, a queue, an event store and a room that this server has not used yet wait for it, and each of them succeeds in the end.
+func TestServe_PostgreSQLIsAway(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts a PostgreSQL")
+	}
 	t.Parallel()
 	server := pgtest.Start(t)
-	p := serve(t, "--database-url", server.URL())
-	request(t, "POST", p.addr, "/v1/streams/s", "")
-	request(t, "POST", p.addr, "/v1/streams/t", "")
-	request(t, "POST", p.addr, "/v1/queues/q", "")
-	asked := map[string]string{
+	if err := server.Kill(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	p := waiting(t, server.URL())
+	p.awaitReadyz(t, 503, "not ready: PostgreSQL is unreachable")
+	asked{"GET /healthz", "", 200, "ok"}.of(t, p.addr)
+	asked{"GET /v1/streams", "", http.StatusServiceUnavailable, `"retryable":true`}.of(t, p.addr)
+	if err := server.Restart(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	p.awaitReadyz(t, 200, "ok")
+	p.await(t, "listening on ")
+	for _, text := range []string{"PostgreSQL cannot be used yet", "PostgreSQL can be used"} {
+		if n := strings.Count(p.log(), text); n != 1 {
+			t.Errorf("%d lines with %q", n, text)
+		}
+	}
+
+	for _, path := range []string{"streams/s", "streams/t", "queues/q"} {
+		asked{"POST /v1/" + path, "", 200, ""}.of(t, p.addr)
+	}
+	texts := map[string]string{
 		"publish": `{"type":"publish","stream":"s","payload":"x","id":1}`,
 		"commit":  `{"type":"commit","stream":"t","group":"g","position":0,"id":1}`,
 		"enqueue": `{"type":"enqueue","queue":"q","payload":"x","id":1}`,
 		"append":  `{"type":"append","events":[{"type":"e"}],"id":1}`,
+		"chat":    `{"type":"chat","room":"kept","text":"held","id":1}`,
 	}
 	conns := make(map[string]*wire)
-	for name := range asked {
+	for name := range texts {
 		conns[name] = wireDial(t, p.addr)
 	}
+	conns["chat"].ask(`{"type":"join","room":"kept","id":2}`)
 	if err := server.Kill(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	for name, text := range asked {
+	for name, text := range texts {
 		say(conns[name].Conn, "%s", text)
 	}
 	p.await(t, "PostgreSQL does not answer; what was accepted waits")
-	time.Sleep(500 * time.Millisecond) // until all have sent requests: nothing shows that they wait
 	if err := server.Restart(context.Background()); err != nil {
 		t.Fatal(err)
 	}
@@ -45,4 +79,19 @@ func TestServe_FirstUseWhilePostgreSQLIsAway(t *testing.T) {
 		}
 	}
 	p.await(t, "PostgreSQL answers again")
+	if code := p.stop(t); code != cli.ExitOK {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+// TestServe_StopsWhileItWaits: a service manager can stop it at once.
+func TestServe_StopsWhileItWaits(t *testing.T) {
+	t.Parallel()
+	p := waiting(t, "postgres://x@127.0.0.1:1/x")
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if code := p.wait(t); code != cli.ExitOK {
+		t.Errorf("exit code %d", code)
+	}
 }

@@ -12,25 +12,6 @@ import (
 	"github.com/tidewire/tidewire/internal/cli"
 )
 
-// TestConsole_OpenMode: the address has no key; without a browser it is printed; and a server that is not there is named.
-func TestConsole_OpenMode(t *testing.T) {
-	t.Parallel()
-	s := shell{t, migrated(t).URL}
-	p := serve(t, "--database-url", s.url)
-	want := "http://" + p.addr + "/console/"
-	if got := strings.TrimSpace(s.run("console", "--print", "--url", "http://"+p.addr)); got != want {
-		t.Errorf("%q, want %q", got, want)
-	}
-	for _, wrong := range []string{"localhost:8080", "ftp://x", "http://"} {
-		if _, errOut := s.in("", cli.ExitUsage, "console", "--print", "--url", wrong); !strings.Contains(errOut, "such as http://localhost:8080") {
-			t.Errorf("%s: %s", wrong, errOut)
-		}
-	}
-	if _, errOut := s.in("", cli.ExitFailure, "console", "--print", "--url", "http://127.0.0.1:1"); !strings.Contains(errOut, "tidewire serve") {
-		t.Errorf("%s", errOut)
-	}
-}
-
 // TestConsole_ClosedMode: the address has a key that is exchanged once; the rights are those of the command.
 func TestConsole_ClosedMode(t *testing.T) {
 	t.Parallel()
@@ -65,13 +46,25 @@ func TestConsole_ClosedMode(t *testing.T) {
 	}
 }
 
-// TestConsole_Browser: the address is passed to the program that opens browsers.
-func TestConsole_Browser(t *testing.T) {
+// TestConsole_OpenMode: the address has no key. It is printed, or passed to the program that opens browsers. A server that is not there is named.
+func TestConsole_OpenMode(t *testing.T) {
+	s := shell{t, migrated(t).URL}
+	p := serve(t, "--database-url", s.url)
+	want := "http://" + p.addr + "/console/"
+	if got := strings.TrimSpace(s.run("console", "--print", "--url", "http://"+p.addr)); got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	for _, wrong := range []string{"localhost:8080", "ftp://x", "http://"} {
+		if _, errOut := s.in("", cli.ExitUsage, "console", "--print", "--url", wrong); !strings.Contains(errOut, "such as http://localhost:8080") {
+			t.Errorf("%s: %s", wrong, errOut)
+		}
+	}
+	if _, errOut := s.in("", cli.ExitFailure, "console", "--print", "--url", "http://127.0.0.1:1"); !strings.Contains(errOut, "tidewire serve") {
+		t.Errorf("%s", errOut)
+	}
 	if runtime.GOOS != "linux" {
 		t.Skip("the program that opens addresses has another name")
 	}
-	s := shell{t, migrated(t).URL}
-	p := serve(t, "--database-url", s.url)
 	dir := t.TempDir()
 	t.Setenv("PATH", dir)
 	_, errOut := s.in("", cli.ExitOK, "console", "--url", "http://"+p.addr)
@@ -83,7 +76,7 @@ func TestConsole_Browser(t *testing.T) {
 		t.Fatal(err)
 	}
 	out, errOut := s.in("", cli.ExitOK, "console", "--url", "http://"+p.addr)
-	if got, err := os.ReadFile(seen); err != nil || strings.TrimSpace(string(got)) != "http://"+p.addr+"/console/" || out != "" || !strings.Contains(errOut, "is open in your browser") {
+	if got, err := os.ReadFile(seen); err != nil || strings.TrimSpace(string(got)) != want || out != "" || !strings.Contains(errOut, "is open in your browser") {
 		t.Errorf("%v: %s; %s; %s", err, got, out, errOut)
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tidewire/tidewire/internal/bench"
 	"github.com/tidewire/tidewire/internal/cli"
+	"github.com/tidewire/tidewire/internal/testkit"
 )
 
 // try makes a run of the chat scenarios as short as possible.
@@ -85,20 +86,22 @@ func write(t *testing.T, file, text string, mode os.FileMode) {
 	}
 }
 
-func TestContender_MissingToolchainIsNamed(t *testing.T) {
+// TestContender_NotBuilt: what a contender lacks, and why its build fails, is in the result, and the others are measured.
+func TestContender_NotBuilt(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs a benchmark")
+	}
 	t.Parallel()
-	c := newCheckout(t, "go-gorilla", "rust-tungstenite", "zig-std")
+	c := newCheckout(t, "go-gorilla", "rust-tungstenite", "zig-std", "go-gorilla-echo")
+	write(t, filepath.Join(c.programs, "cargo"), "#!/bin/sh\necho 'error: what is this?' >&2\necho 'could not compile' >&2\nexit 1\n", 0o755)
 	r, out := c.benchmark(t, append([]string{"chat", "steady", "--profile", "b"}, try...)...)
 	for name, note := range map[string]string{
-		"tidewire": "", "go-gorilla": "not built: needs go", "rust-tungstenite": "not built: needs cargo", "zig-std": "not built: needs python3",
+		"tidewire": "", "go-gorilla": "not built: needs go", "rust-tungstenite": "not built: cargo build failed: could not compile", "zig-std": "not built: needs python3",
 	} {
 		row := r.Row(name)
 		if row == nil || row.Note != note || (len(row.Metrics) > 0) != (note == "") || !strings.Contains(out, note) {
 			t.Errorf("%s: %+v, want note %q, in the table too:\n%s", name, row, note, out)
 		}
-	}
-	if len(r.Rows) != 4 || r.Row("zig-std").Labels["profile"] != "both" {
-		t.Errorf("rows %+v", r.Rows)
 	}
 	file := filepath.Join(t.TempDir(), "r.json")
 	code, _, errOut := c.run(t, "bench", "chat", "steady", "--target", "go-gorilla,zig-std", "--out", file)
@@ -108,23 +111,21 @@ func TestContender_MissingToolchainIsNamed(t *testing.T) {
 	if _, err := os.Stat(file); err == nil {
 		t.Error("nothing was measured, and there is a result")
 	}
-}
-
-func TestContender_BuildThatFails(t *testing.T) {
-	t.Parallel()
-	c := newCheckout(t, "rust-axum")
-	write(t, filepath.Join(c.programs, "cargo"), "#!/bin/sh\necho 'error: what is this?' >&2\necho 'could not compile' >&2\nexit 1\n", 0o755)
-	file := filepath.Join(t.TempDir(), "r.json")
-	args := append([]string{"bench", "chat", "steady", "--target", "tidewire,rust-axum", "--quiet", "--out", file}, try...)
-	code, out, errOut := c.run(t, args...)
-	if code != cli.ExitOK || !strings.Contains(errOut, "error: what is this?\ncould not compile") || !strings.Contains(out, "not built: cargo build failed: could not compile") {
-		t.Errorf("exit code %d\n%s%s", code, out, errOut)
+	code, _, errOut = c.run(t, "bench", "echo", "--target", "gorilla", "--out", file)
+	if code != cli.ExitFailure || !strings.Contains(errOut, "target gorilla: not built: needs go") {
+		t.Errorf("exit code %d\n%s", code, errOut)
+	}
+	outside := &checkout{root: t.TempDir()}
+	code, _, errOut = outside.run(t, "bench", "chat", "steady", "--target", "tidewire,zig-std", "--out", file)
+	if code != cli.ExitUsage || !strings.Contains(errOut, "checkout of Tidewire") || !strings.Contains(errOut, "zig-std=ws://") {
+		t.Errorf("exit code %d\n%s", code, errOut)
 	}
 }
 
 // TestContender_BuiltAndCompared uses a fake cargo that builds Tidewire, in the
 // end with rate limits that drop half of the chats.
 func TestContender_BuiltAndCompared(t *testing.T) {
+	testkit.Long(t)
 	t.Parallel()
 	c := newCheckout(t, "rust-axum", "rust-tungstenite")
 	builds := filepath.Join(c.root, "builds")
@@ -178,23 +179,5 @@ chmod +x target/release/$name
 	if m["rate_limited"] == 0 || m["accepted"]+m["rate_limited"] != m["sent"] || m["offered"] != m["sent"] ||
 		m["lost"] == 0 || m["lost"] > m["expected"] || m["server_peak_rss_bytes"] == 0 || m["binary_bytes"] == 0 {
 		t.Errorf("%v", m)
-	}
-}
-
-func TestContender_OutsideOfACheckout(t *testing.T) {
-	t.Parallel()
-	c := &checkout{root: t.TempDir()}
-	code, _, errOut := c.run(t, "bench", "chat", "steady", "--target", "tidewire,zig-std", "--out", filepath.Join(t.TempDir(), "r.json"))
-	if code != cli.ExitUsage || !strings.Contains(errOut, "checkout of Tidewire") || !strings.Contains(errOut, "zig-std=ws://") {
-		t.Errorf("exit code %d\n%s", code, errOut)
-	}
-}
-
-func TestContender_ForEcho(t *testing.T) {
-	t.Parallel()
-	c := newCheckout(t, "go-gorilla-echo")
-	code, _, errOut := c.run(t, "bench", "echo", "--target", "gorilla", "--out", filepath.Join(t.TempDir(), "r.json"))
-	if code != cli.ExitFailure || !strings.Contains(errOut, "target gorilla: not built: needs go") {
-		t.Errorf("exit code %d\n%s", code, errOut)
 	}
 }

@@ -1,7 +1,6 @@
 package cli_test
 
 import (
-	"fmt"
 	"os"
 	"os/exec"
 	"strings"
@@ -10,7 +9,11 @@ import (
 	"github.com/tidewire/tidewire/internal/cli"
 )
 
+// TestDB_LifeCycle: the private PostgreSQL is started, asked and stopped by commands.
 func TestDB_LifeCycle(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts a PostgreSQL")
+	}
 	t.Parallel()
 	data := dataDir(t)
 	noPsql := func(string) string { return "" }
@@ -42,7 +45,6 @@ func TestDB_LifeCycle(t *testing.T) {
 		expect(withPath, cli.ExitOK, "forty-two", "db", "psql", "-Atc", "SELECT 'forty-' || 'two'")
 	}
 	p := serve(t, "--data-dir", data)
-	expect(withPath, cli.ExitDataDir, fmt.Sprint(p.cmd.Process.Pid), "db", "stop")
 	if code := p.stop(t); code != cli.ExitOK {
 		t.Errorf("exit code %d", code)
 	}

@@ -62,25 +62,6 @@ func TestDoctor(t *testing.T) {
 	}
 }
 
-// TestDoctor_NoDatabase: it creates no database, and says what is wrong with the URL.
-func TestDoctor_NoDatabase(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		args []string
-		code int
-		text string
-	}{
-		{[]string{"--database-url", "postgres://x@127.0.0.1:1/x"}, cli.ExitDatabase, "--database-url"},
-		{[]string{"--database-url", "postgres://%zz"}, cli.ExitUsage, "postgres://USER"},
-		{[]string{"--data-dir", dataDir(t)}, cli.ExitDatabase, "tidewire serve"},
-	} {
-		code, out, text := run(t, nil, append([]string{"doctor"}, c.args...)...)
-		if code != c.code || out != "" || !strings.Contains(text, c.text) {
-			t.Errorf("%v: exit code %d, %q %q", c.args, code, out, text)
-		}
-	}
-}
-
 // TestServe_Resembling: a server whose advisory locks do not lock is rejected before anything is created in
 // it.
 func TestServe_Resembling(t *testing.T) {

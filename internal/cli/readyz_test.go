@@ -9,46 +9,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/tidewire/tidewire/internal/pgtest"
 )
-
-// awaitReadyz repeats the request until it has the wanted answer.
-func awaitReadyz(t *testing.T, p *program, status int, text string) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
-		got, said := request(t, "GET", p.addr, "/readyz", "")
-		if got == status && strings.Contains(said, text) {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("/readyz: %d %q, want %d and %q", got, said, status, text)
-		}
-	}
-}
-
-// runSQL runs a statement that cannot run in a transaction.
-func runSQL(t *testing.T, url, sql string) {
-	t.Helper()
-	conn, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close(context.Background())
-	if _, err := conn.Exec(t.Context(), sql); err != nil {
-		t.Fatalf("%s: %v", sql, err)
-	}
-}
-
-func execSQL(t *testing.T, db pgtest.DB, sql string) {
-	t.Helper()
-	if _, err := db.Pool.Exec(t.Context(), sql); err != nil {
-		t.Fatalf("%s: %v", sql, err)
-	}
-}
 
 // TestReadyz_DatabaseRefuses: ready means that a write would be acknowledged.
 // Otherwise the answer says why not.
@@ -56,21 +19,24 @@ func TestReadyz_DatabaseRefuses(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Open(t)
 	p := serve(t, "--database-url", db.URL)
-	awaitReadyz(t, p, 200, "ok")
+	p.awaitReadyz(t, 200, "ok")
 	const others = `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`
 	name := strings.TrimPrefix(pathOf(t, db.URL), "/")
 	execSQL(t, db, "ALTER DATABASE "+name+" SET default_transaction_read_only = on")
 	execSQL(t, db, others)
-	awaitReadyz(t, p, 503, "read-only")
+	p.awaitReadyz(t, 503, "read-only")
 	execSQL(t, db, "SET default_transaction_read_only = off; ALTER DATABASE "+name+" RESET default_transaction_read_only")
 	execSQL(t, db, "SET default_transaction_read_only = off; "+others)
-	awaitReadyz(t, p, 200, "ok")
+	p.awaitReadyz(t, 200, "ok")
 	execSQL(t, db, "SET default_transaction_read_only = off; DROP SCHEMA tidewire CASCADE")
-	awaitReadyz(t, p, 503, "tidewire db migrate")
+	p.awaitReadyz(t, 503, "tidewire db migrate")
 }
 
 // TestReadyz_WritersStarve: PostgreSQL answers, but accepted messages are not stored.
 func TestReadyz_WritersStarve(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for 10 s")
+	}
 	t.Parallel()
 	db := pgtest.Open(t)
 	p := serve(t, "--database-url", db.URL)
@@ -86,13 +52,16 @@ func TestReadyz_WritersStarve(t *testing.T) {
 		t.Fatal(err)
 	}
 	say(w.Conn, `{"type":"publish","stream":"s","payload":"second","id":2}`)
-	awaitReadyz(t, p, 503, "have stored nothing for")
+	p.awaitReadyz(t, 503, "have stored nothing for")
 	lock.Rollback(context.Background())
-	awaitReadyz(t, p, 200, "ok")
+	p.awaitReadyz(t, 200, "ok")
 }
 
 // TestReadyz_FullDisk fills the file system of a database's tablespace.
 func TestReadyz_FullDisk(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts a PostgreSQL")
+	}
 	t.Parallel()
 	dir, err := os.MkdirTemp("", "tw-full-")
 	if err != nil {
@@ -121,7 +90,7 @@ func TestReadyz_FullDisk(t *testing.T) {
 		runSQL(t, server.URL(), sql)
 	}
 	p := serve(t, "--database-url", strings.Replace(server.URL(), ":///tidewire?", ":///small?", 1))
-	awaitReadyz(t, p, 200, "ok")
+	p.awaitReadyz(t, 200, "ok")
 	full, err := os.Create(filepath.Join(dir, "full"))
 	if err != nil {
 		t.Fatal(err)
@@ -130,11 +99,11 @@ func TestReadyz_FullDisk(t *testing.T) {
 	for err == nil {
 		_, err = full.Write(make([]byte, 4096))
 	}
-	awaitReadyz(t, p, 503, "disk is full")
+	p.awaitReadyz(t, 503, "disk is full")
 	if err := full.Truncate(0); err != nil {
 		t.Fatal(err)
 	}
-	awaitReadyz(t, p, 200, "ok")
+	p.awaitReadyz(t, 200, "ok")
 	p.stop(t)
 	runSQL(t, server.URL(), "DROP DATABASE small WITH (FORCE)")
 }

@@ -3,7 +3,6 @@ package cli_test
 import (
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -42,6 +41,15 @@ func TestBenchRun_Again(t *testing.T) {
 	if code != cli.ExitOK || !strings.Contains(out, "messages_per_second") {
 		t.Errorf("compared with exit code %d:\n%s", code, out)
 	}
+	page := filepath.Join(dir, "page.html")
+	if code, out, errOut := run(t, nil, "bench", "report", first, second, "-o", page); code != cli.ExitOK || !strings.Contains(out, "page.html (") {
+		t.Errorf("exit code %d\n%s%s", code, out, errOut)
+	}
+	for format, want := range map[string]string{"--markdown": "| tidewire |", "--csv": "a.json,echo,true,tidewire,"} {
+		if code, out, errOut := run(t, nil, "bench", "report", first, format); code != cli.ExitOK || !strings.Contains(out, want) {
+			t.Errorf("%s: exit code %d, no %q\n%s%s", format, code, want, out, errOut)
+		}
+	}
 	code, _, text = run(t, nil, "bench", "run", filepath.Join(dir, "a.rerun.toml"), "--", "--threshold", "p99<1us", "--clients", "2", "--out", second, "--quiet")
 	if code != cli.ExitThreshold || !strings.Contains(text, "threshold") {
 		t.Errorf("a threshold that cannot be kept: exit code %d, want %d\n%s", code, cli.ExitThreshold, text)
@@ -73,36 +81,37 @@ func TestBenchRun_KeepsNoPassword(t *testing.T) {
 	}
 }
 
-func TestBenchRun_BadFiles(t *testing.T) {
+// TestBenchRun_Refused: files of bench run and bench report that cannot be used.
+func TestBenchRun_Refused(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	for name, text := range map[string]string{"empty": "", "no toml": "{", "nobody": "command = 'nobody'", "itself": "command = 'run'", "bad flag": "command = 'echo'\n[flags]\nspeed = 9"} {
-		file := filepath.Join(dir, strings.ReplaceAll(name, " ", "-")+".toml")
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+	file := func(text string) string {
+		path := filepath.Join(t.TempDir(), "file.json")
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if code, _, said := run(t, nil, "bench", "run", file); code != cli.ExitUsage || said == "" {
-			t.Errorf("%s: exit code %d, want %d: %s", name, code, cli.ExitUsage, said)
-		}
+		return path
 	}
-	if code, _, said := run(t, nil, "bench", "run", filepath.Join(dir, "none.toml")); code != cli.ExitUsage || !strings.Contains(said, "none.toml") {
-		t.Errorf("no file: exit code %d: %s", code, said)
+	none := filepath.Join(t.TempDir(), "none", "none.toml")
+	good := file(`{"schema": 1}`)
+	all := []refusal{
+		{"bench run " + none, cli.ExitUsage, "none.toml"},
+		{"bench report " + none, cli.ExitUsage, "give the JSON file"},
+		{"bench report", cli.ExitUsage, "file"},
+		{"bench report " + file("hello"), cli.ExitUsage, "give the JSON file"},
+		{"bench report " + file(`{"schema": 9}`), cli.ExitUsage, "schema is 9"},
+		{"bench report " + good + " --csv --markdown", cli.ExitUsage, "markdown"},
+		{"bench report " + good + " -o " + good, cli.ExitUsage, "choose another name"},
+		{"bench report " + good + " -o " + none, cli.ExitUsage, "choose another place"},
 	}
+	for _, text := range []string{"", "{", "command = 'nobody'", "command = 'run'", "command = 'echo'\n[flags]\nspeed = 9"} {
+		all = append(all, refusal{"bench run " + file(text), cli.ExitUsage, "tidewire: "})
+	}
+	refused(t, all)
 }
 
-// TestBenchList names every scenario that bench all runs.
 func TestBenchList(t *testing.T) {
 	t.Parallel()
-	code, out, _ := run(t, nil, "bench", "list")
-	for _, name := range []string{"ingest", "queue", "pubsub", "events", "chat", "lanes", "echo", "failover", "cluster", "idle"} {
-		if !slices.Contains(strings.Fields(out), name) {
-			t.Errorf("%s is not listed", name)
-		}
-	}
-	if code != cli.ExitOK {
-		t.Errorf("exit code %d", code)
-	}
-	if code, _, text := run(t, nil, "bench", "all", "--only", "storm"); code != cli.ExitUsage || !strings.Contains(text, "storm") {
-		t.Errorf("of an unknown scenario: exit code %d: %s", code, text)
+	if code, out, _ := run(t, nil, "bench", "list"); code != cli.ExitOK || !strings.Contains(out, "pubsub") || !strings.Contains(out, "failover") {
+		t.Errorf("exit code %d: %s", code, out)
 	}
 }

@@ -3,9 +3,9 @@ package cli_test
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/tidewire/tidewire/internal/cli"
+	"github.com/tidewire/tidewire/internal/testkit"
 )
 
 // TestSchedule_Commands: a running server writes the messages of a schedule that was created while it runs.
@@ -18,11 +18,9 @@ func TestSchedule_Commands(t *testing.T) {
 	if !strings.HasPrefix(out, "schedule tick: next due 2") {
 		t.Errorf("created: %q", out)
 	}
-	for end := time.Now().Add(time.Minute); !strings.Contains(s.run("queue", "peek", "jobs"), `"tidewire_schedule":"tick"`); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("no message was written")
-		}
-	}
+	testkit.Eventually(t, "a message is written", func() bool {
+		return strings.Contains(s.run("queue", "peek", "jobs"), `"tidewire_schedule":"tick"`)
+	})
 	s.run("schedule", "pause", "tick")
 	if list := s.run("schedule", "list"); !strings.Contains(list, "paused") || !strings.Contains(list, "queue jobs") || !strings.Contains(list, "@every 1s UTC") {
 		t.Errorf("%s", list)

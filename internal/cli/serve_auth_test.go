@@ -25,46 +25,6 @@ func secretFile(t *testing.T, text []byte) string {
 	return path
 }
 
-// TestServe_OpenModeIsForThisMachine: without keys a server does not start on other addresses, and says what to give.
-func TestServe_OpenModeIsForThisMachine(t *testing.T) {
-	t.Parallel()
-	for _, host := range []string{"0.0.0.0", "::"} {
-		code, _, errOut := run(t, nil, "serve", "--only", "chat", "--port", "0", "--host", host)
-		if code != cli.ExitUsage || !strings.Contains(errOut, "--auth-secret-file") || !strings.Contains(errOut, "--open") {
-			t.Errorf("%s: %d %s", host, code, errOut)
-		}
-	}
-	p := serve(t, "--only", "chat", "--host", "0.0.0.0", "--open")
-	if !strings.Contains(p.log(), "serving without authentication") {
-		t.Error("no warning")
-	}
-}
-
-// TestServe_AuthSettings: settings that contradict each other, and files and rules that cannot be used, end the start.
-func TestServe_AuthSettings(t *testing.T) {
-	t.Parallel()
-	good := secretFile(t, serverSecret)
-	for says, args := range map[string][]string{
-		"need tokens":          {"--rule", "user: read stream:a"},
-		"leave it out":         {"--open", "--auth-secret-file", good},
-		"no verb of stream":    {"--auth-secret-file", good, "--rule", "user: reed stream:a"},
-		"want ROLE: RULE":      {"--auth-secret-file", good, "--rule", "read stream:a"},
-		"at least 32":          {"--auth-secret-file", secretFile(t, []byte("short"))},
-		"no such file":         {"--auth-secret-file", filepath.Join(t.TempDir(), "none")},
-		"public key in PEM":    {"--auth-public-key-file", good},
-		"needs the issuer":     {"--auth-jwks-url", "https://id.example.com/jwks"},
-		"want https":           {"--auth-jwks-url", "http://id.example.com/jwks", "--auth-issuer", "x"},
-		"give one of them":     {"--auth-jwks-url", "https://id.example.com/jwks", "--auth-issuer", "x", "--auth-secret-file", good},
-		"audience is missing":  {"--auth-secret-file", good, "--auth-audience", ""},
-		"--auth-leeway: inval": {"--auth-secret-file", good, "--auth-leeway", "x"},
-	} {
-		code, _, errOut := run(t, nil, append([]string{"serve", "--only", "chat", "--port", "0"}, args...)...)
-		if code != cli.ExitUsage || !strings.Contains(errOut, says) {
-			t.Errorf("%v: %d %s, want %q", args, code, errOut, says)
-		}
-	}
-}
-
 // TestServe_Closed: a server with a secret and rules, from a file, on the wire.
 func TestServe_Closed(t *testing.T) {
 	t.Parallel()
@@ -90,14 +50,19 @@ rule = ["user: join,chat room:dm/{sub}/*", "monitoring: metrics server:*"]
 		t.Fatal(err)
 	}
 	defer conn.Abort()
-	for request, want := range map[string]string{
-		`{"id":1,"type":"join","room":"dm/ann/bob"}`: `{"id":1,"type":"ok"}`, `{"id":1,"type":"join","room":"dm/bob/ann"}`: `"code":"forbidden"`,
+	for _, c := range []struct{ request, want string }{
+		{`{"id":1,"type":"join","room":"dm/ann/bob"}`, `{"id":1,"type":"ok"}`},
+		{`{"id":1,"type":"join","room":"dm/bob/ann"}`, `"code":"forbidden"`},
+		{`{"id":1,"type":"chat","room":"dm/ann/bob","text":"x"}`, `{"id":1,"type":"ok"}`},
 	} {
-		conn.Queue(websocket.OpText, []byte(request))
-		conn.Flush()
+		say(conn, "%s", c.request)
 		messages, err := conn.Read()
-		if err != nil || len(messages) != 1 || !strings.Contains(string(messages[0].Payload), want) {
-			t.Errorf("%s: %q, %v", request, messages, err)
+		if err != nil || len(messages) != 1 || !strings.Contains(string(messages[0].Payload), c.want) {
+			t.Errorf("%s: %q, %v", c.request, messages, err)
 		}
+	}
+	conn.Abort()
+	if code := p.stop(t); code != cli.ExitOK || !strings.Contains(p.log(), "Total messages: 1") {
+		t.Errorf("exit code %d, or no statistics: %s", code, p.log())
 	}
 }

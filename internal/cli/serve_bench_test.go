@@ -4,10 +4,12 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
+
+	"github.com/tidewire/tidewire/internal/testkit"
 )
 
 // TestServe_Bench: a client starts the quick form of a scenario, and its result is in the folder.
@@ -18,13 +20,13 @@ func TestServe_Bench(t *testing.T) {
 	if status, answer := request(t, "POST", s.addr, "/v1/bench/run", `{"scenario":"echo"}`); status != http.StatusOK {
 		t.Fatalf("%d %s", status, answer)
 	}
-	for end := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
-		if _, answer := request(t, "GET", s.addr, "/v1/bench/run", ""); strings.Contains(answer, `"state":"done"`) {
-			break
-		} else if !strings.Contains(answer, `"state":"running"`) || time.Now().After(end) {
+	testkit.Eventually(t, "the benchmark is done", func() bool {
+		_, answer := request(t, "GET", s.addr, "/v1/bench/run", "")
+		if !strings.Contains(answer, `"state":"running"`) && !strings.Contains(answer, `"state":"done"`) {
 			t.Fatal(answer)
 		}
-	}
+		return strings.Contains(answer, `"state":"done"`)
+	})
 	if all, err := filepath.Glob(filepath.Join(dir, "echo-*.json")); err != nil || len(all) != 1 {
 		t.Errorf("%q %v", all, err)
 	}
@@ -44,36 +46,25 @@ func TestServe_BenchEndsWithTheServer(t *testing.T) {
 			if status, answer := request(t, "POST", s.addr, "/v1/bench/run", `{"scenario":"idle"}`); status != http.StatusOK {
 				t.Fatalf("%d %s", status, answer)
 			}
-			if !runsBelow(t, dir, true) {
-				t.Fatal("the benchmark does not run")
-			}
+			testkit.Eventually(t, "the benchmark runs", func() bool { return runsBelow(t, dir) })
 			s.cmd.Process.Signal(sig)
 			<-s.done
-			if !runsBelow(t, dir, false) {
-				t.Error("the benchmark still runs")
-			}
+			testkit.Eventually(t, "the benchmark does not run any more", func() bool { return !runsBelow(t, dir) })
 		})
 	}
 }
 
-// runsBelow waits until a process has a folder in its arguments, apart from a server, or until none has.
-func runsBelow(t *testing.T, dir string, want bool) bool {
+// runsBelow reports whether a benchmark runs that has a folder in its arguments.
+func runsBelow(t *testing.T, dir string) bool {
 	t.Helper()
-	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-		all, err := filepath.Glob("/proc/[0-9]*/cmdline")
-		if err != nil || len(all) == 0 {
-			t.Skip("no /proc: who runs cannot be seen")
-		}
-		runs := false
-		for _, path := range all {
-			line, _ := os.ReadFile(path) // it may have ended
-			runs = runs || strings.Contains(string(line), "\x00bench\x00") && strings.Contains(string(line), dir)
-		}
-		if runs == want {
-			return true
-		}
+	all, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil || len(all) == 0 {
+		t.Skip("no /proc: who runs cannot be seen")
 	}
-	return false
+	return slices.ContainsFunc(all, func(path string) bool {
+		line, _ := os.ReadFile(path) // it may have ended
+		return strings.Contains(string(line), "\x00bench\x00") && strings.Contains(string(line), dir)
+	})
 }
 
 // TestServe_BenchOfOthers: in open mode, a server that others reach starts no benchmarks.

@@ -1,182 +1,141 @@
 package cli_test
 
 import (
+	"crypto/tls"
 	"encoding/json"
 	"fmt"
-	"math/rand/v2"
-	"net"
-	"os"
-	"path/filepath"
+	"maps"
+	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 
+	"github.com/tidewire/tidewire/internal/auth/authtest"
 	"github.com/tidewire/tidewire/internal/cli"
 	"github.com/tidewire/tidewire/internal/relay/natstest"
+	"github.com/tidewire/tidewire/internal/testkit"
 	"github.com/tidewire/tidewire/websocket"
 )
 
-// clusterMember is a client in the room "lobby" of one node.
-type clusterMember struct {
-	conn  *websocket.Conn
+// guest is a client in the room "lobby" of one server, which watches who is there.
+type guest struct {
+	*chatReader
 	name  string
-	next  map[string]int // of each other member, the next chat that was not received
-	heard map[string]bool
+	there map[string]bool // users
+	count int             // connections
+	heard map[string]int  // by user: the number of its last chat
 }
 
-// enter returns a member of the room, after the server has answered its join.
-func enter(t *testing.T, addr, name string) *clusterMember {
+// enter joins the room.
+func enter(t *testing.T, addr, name string) *guest {
 	t.Helper()
-	m := &clusterMember{conn: chatDial(t, addr), name: name, next: make(map[string]int), heard: make(map[string]bool)}
-	say(m.conn, `{"type":"join","room":"lobby","id":1}`)
-	wantAnswer(t, m.conn, chatAnswer{Type: "ok", ID: 1})
-	return m
+	g := &guest{chatReader: &chatReader{t: t, conn: chatDial(t, addr)}, name: name, there: make(map[string]bool), heard: make(map[string]int)}
+	say(g.conn, `{"type":"join","room":"lobby","user":"%s","presence":true,"id":1}`, name)
+	return g
 }
 
-// read reads what there is within some time.
-func (m *clusterMember) read(t *testing.T, within time.Duration) {
-	t.Helper()
-	m.conn.SetReadDeadline(time.Now().Add(within))
-	messages, err := m.conn.Read()
-	for _, message := range messages {
-		var a chatAnswer
-		var from string
-		var n int
-		json.Unmarshal(message.Payload, &a)
-		if a.Text == "" {
-			continue // a ping, or an answer
+// until takes messages until something holds. Chats of a user come in order, from the first one that comes.
+func (g *guest) until(what string, holds func() bool) {
+	g.t.Helper()
+	for !holds() {
+		var m struct {
+			Type, User, Text      string
+			Count                 int
+			Members, Joined, Left []string
 		}
-		if _, err := fmt.Sscanf(a.Text, "%s %d", &from, &n); err != nil {
-			t.Fatalf("%s got %s", m.name, message.Payload)
+		if err := json.Unmarshal([]byte(g.next()), &m); err != nil {
+			g.t.Fatal(err)
 		}
-		switch {
-		case n == 0:
-			m.heard[from] = true
-		case n != m.next[from]+1 || from == m.name:
-			t.Fatalf("%s got %q, want chat %d of it", m.name, a.Text, m.next[from]+1)
-		default:
-			m.next[from] = n
-		}
-	}
-	if err != nil && !os.IsTimeout(err) {
-		t.Fatal(err)
-	}
-}
-
-// converse lets all members hear each other, and then each get a number of chats of each other one.
-func converse(t *testing.T, members ...*clusterMember) {
-	t.Helper()
-	const each = 100
-	deadline := time.Now().Add(time.Minute)
-	until := func(what string, step func(), done func(m, of *clusterMember) bool) {
-		t.Helper()
-		for waiting := true; waiting; {
-			if time.Now().After(deadline) {
-				t.Fatalf("members do not get all %s of the others", what)
+		switch m.Type {
+		case "presence":
+			if m.Members != nil {
+				clear(g.there)
 			}
-			step()
-			waiting = false
-			for _, m := range members {
-				m.read(t, 5*time.Millisecond)
-				for _, other := range members {
-					waiting = waiting || m != other && !done(m, other)
+			for _, user := range append(m.Members, m.Joined...) {
+				g.there[user] = true
+			}
+			for _, user := range m.Left {
+				delete(g.there, user)
+			}
+			g.count = m.Count
+		case "chat":
+			var from string
+			var n int
+			if _, err := fmt.Sscan(m.Text, &from, &n); err != nil || from == g.name || g.heard[from] != 0 && n != g.heard[from]+1 {
+				g.t.Fatalf("%s waits for %s, and got %q after %d", g.name, what, m.Text, g.heard[from])
+			}
+			g.heard[from] = n
+		}
+	}
+}
+
+// sees waits until the guest knows of these users, and that many connections.
+func (g *guest) sees(count int, users ...string) {
+	g.t.Helper()
+	slices.Sort(users)
+	g.until(fmt.Sprint(users), func() bool { return g.count == count && slices.Equal(slices.Sorted(maps.Keys(g.there)), users) })
+}
+
+// converse has all guests, who know of each other, get chats of each other.
+func converse(t *testing.T, guests ...*guest) {
+	t.Helper()
+	const each = 20
+	for _, g := range guests {
+		clear(g.heard)
+		for n := range each {
+			say(g.conn, `{"type":"chat","room":"lobby","text":"%s %d"}`, g.name, n+1)
+		}
+	}
+	for _, g := range guests {
+		g.until("all chats", func() bool {
+			for _, other := range guests {
+				if other != g && g.heard[other.name] != each {
+					return false
 				}
 			}
-		}
-	}
-	for _, m := range members {
-		clear(m.heard)
-		clear(m.next)
-	}
-	until("first chats", func() {
-		for _, m := range members {
-			say(m.conn, `{"type":"chat","room":"lobby","text":"%s 0"}`, m.name)
-		}
-	}, func(m, of *clusterMember) bool { return m.heard[of.name] })
-	for n := range each {
-		for _, m := range members {
-			say(m.conn, `{"type":"chat","room":"lobby","text":"%s %d"}`, m.name, n+1)
-		}
-	}
-	until("chats", func() {}, func(m, of *clusterMember) bool { return m.next[of.name] == each })
-}
-
-// TestCluster_RoomSpansNodes: a room spans three servers that find each other in the database, by a list, or at a NATS server. One is killed and
-// another one starts: the rest goes on, and the room spans the new one.
-func TestCluster_RoomSpansNodes(t *testing.T) {
-	t.Parallel()
-	fast := []string{"--cluster", "tides", "--rate-limit", "1e6", "--rate-burst", "1e6"}
-	ways := map[string]func(t *testing.T) func(n int) []string{
-		"database": func(t *testing.T) func(int) []string {
-			db := migrated(t)
-			return func(int) []string { return append(fast, "--database-url", db.URL, "--cluster-listen", "127.0.0.1:0") }
-		},
-		"list": func(t *testing.T) func(int) []string {
-			secret := filepath.Join(t.TempDir(), "secret")
-			if err := os.WriteFile(secret, []byte("sixteen letters and more\n"), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			addresses := freeAddresses(t, 4)
-			return func(n int) []string {
-				return append(fast, "--only", "chat", "--max-message", "4KiB", "--cluster-secret-file", secret, "--cluster-listen", addresses[n],
-					"--cluster-peers", strings.Join(append(append([]string{}, addresses[:n]...), addresses[n+1:]...), ","))
-			}
-		},
-		"nats": func(t *testing.T) func(int) []string {
-			url := natstest.Start(t, &server.Options{}).ClientURL()
-			return func(int) []string { return append(fast, "--only", "chat", "--nats", url) }
-		},
-	}
-	for name, way := range ways {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			flags := way(t)
-			var nodes []*program
-			var members []*clusterMember
-			begin := func(n int) {
-				nodes = append(nodes, serve(t, flags(n)...))
-				for k := range 2 {
-					members = append(members, enter(t, nodes[n].addr, fmt.Sprintf("member%d.%d", n, k)))
-				}
-			}
-			for n := range 3 {
-				begin(n)
-			}
-			converse(t, members...)
-			nodes[0].cmd.Process.Kill()
-			members = members[2:]
-			converse(t, members...)
-			begin(3)
-			converse(t, members...)
-			if code := nodes[1].stop(t); code != 0 {
-				t.Errorf("exit code %d", code)
-			}
+			return true
 		})
 	}
 }
 
-// TestCluster_SettleAnywhere: deliveries that were taken at one server are settled at others, each once. Those of a server that has been killed are lost, and
-// come again.
-func TestCluster_SettleAnywhere(t *testing.T) {
+// TestCluster: a room spans three servers that find each other in the database, and a stored room has one order on them. Who watches it learns who
+// comes and leaves on all servers. When a server is killed, the rest goes on; deliveries that it has given out are lost, others are settled anywhere.
+func TestCluster(t *testing.T) {
 	t.Parallel()
 	db := migrated(t)
-	var nodes []*program
-	for range 3 {
-		nodes = append(nodes, serve(t, "--database-url", db.URL, "--cluster", "tides", "--cluster-listen", "127.0.0.1:0"))
+	flags := []string{"--database-url", db.URL, "--cluster", "tides", "--cluster-listen", "127.0.0.1:0", "--rate-limit", "1e6", "--rate-burst", "1e6", "--profile"}
+	nodes := []*program{serve(t, append(flags, "--stored-rooms", "a,b")...), serve(t, append(flags, "--stored-rooms", "b,a")...), serve(t, flags...)}
+	ann, bob, eve := enter(t, nodes[0].addr, "ann"), enter(t, nodes[1].addr, "bob"), enter(t, nodes[2].addr, "eve")
+	all := []*guest{ann, bob, eve}
+	for _, g := range all {
+		g.sees(3, "ann", "bob", "eve")
 	}
-	ask := func(node int, method, path, body string) (status int, text string) {
-		t.Helper()
-		return request(t, method, nodes[node].addr, path, body)
+	converse(t, all...)
+	also, unnamed := enter(t, nodes[1].addr, "ann"), enter(t, nodes[2].addr, "")
+	eve.sees(5, "ann", "bob", "eve")
+	also.conn.Abort()
+	unnamed.conn.Abort()
+	for _, g := range all {
+		g.sees(3, "ann", "bob", "eve")
 	}
-	ask(0, "POST", "/v1/queues/jobs", "")
-	ask(0, "POST", "/v1/queues/jobs/messages", `{"messages":[`+strings.Repeat(`{"payload":"x"},`, 39)+`{"payload":"x"}]}`)
+	for _, p := range nodes {
+		p.await(t, "has other --stored-rooms")
+	}
+	testkit.Eventually(t, "the servers know each other", func() bool {
+		_, text := request(t, "GET", nodes[1].addr, "/v1/nodes", "")
+		return strings.Count(text, `"heard":true`) == 3 && strings.Count(text, `"address":"127.0.0.1:`) == 3
+	})
+
+	asked{"POST /v1/queues/jobs", ``, 200, ``}.of(t, nodes[0].addr)
+	asked{"POST /v1/queues/jobs/messages", `{"messages":[` + strings.Repeat(`{"payload":"x"},`, 19) + `{"payload":"x"}]}`, 200, ``}.of(t, nodes[0].addr)
 	take := func(node, most int) (tokens []string) {
 		t.Helper()
 		for len(tokens) < most {
-			_, text := ask(node, "POST", fmt.Sprintf("/v1/queues/jobs/receive?wait_ms=20000&max=%d", most-len(tokens)), "")
 			var got struct{ Deliveries []struct{ Delivery string } }
+			text := asked{fmt.Sprintf("POST /v1/queues/jobs/receive?wait_ms=20000&max=%d", most-len(tokens)), ``, 200, ``}.of(t, nodes[node].addr)
 			if err := json.Unmarshal([]byte(text), &got); err != nil || len(got.Deliveries) == 0 {
 				t.Fatalf("received %s", text)
 			}
@@ -186,134 +145,186 @@ func TestCluster_SettleAnywhere(t *testing.T) {
 		}
 		return tokens
 	}
-	settle := func(node int, kind string, tokens ...string) string {
+	settle := func(node int, kind string, status int, has string, tokens ...string) {
 		t.Helper()
 		quoted, _ := json.Marshal(tokens)
-		lease := ""
-		if kind == "extend" {
-			lease = `,"lease_ms":60000`
-		}
-		status, text := ask(node, "POST", "/v1/queues/jobs/"+kind, `{"deliveries":`+string(quoted)+lease+`}`)
-		return fmt.Sprint(status, " ", text)
+		lease := map[string]string{"extend": `,"lease_ms":60000`}[kind]
+		asked{"POST /v1/queues/jobs/" + kind, `{"deliveries":` + string(quoted) + lease + `}`, status, has}.of(t, nodes[node].addr)
 	}
-	first, second := take(0, 10), take(1, 10)
-	if got := settle(2, "extend", append(first[:5:5], second[:5]...)...); !strings.HasPrefix(got, `200 {"count":10}`) {
-		t.Errorf("extended at another server: %s", got)
+	first, second := take(0, 5), take(1, 5)
+	settle(2, "extend", 200, `{"count":7}`, append(first[:2:2], second...)...)
+	settle(2, "ack", 200, `{"count":9}`, append(first[:4:4], second...)...)
+	settle(0, "ack", 409, "lease_lost", first[3], second[4])
+	settle(1, "nack", 200, `{"count":1}`, first[4])
+	for _, token := range []string{"x", "x.y", ".", "0123456789abcdef.x", strings.Repeat("f", 16) + ".ABC-1"} {
+		settle(0, "ack", 409, "", token)
 	}
-	if got := settle(2, "ack", append(first[:9:9], second...)...); !strings.HasPrefix(got, `200 {"count":19}`) {
-		t.Errorf("acknowledged at another server: %s", got)
-	}
-	if got := settle(0, "ack", first[8], second[9]); !strings.HasPrefix(got, "409") || !strings.Contains(got, "lease_lost") {
-		t.Errorf("acknowledged again: %s", got)
-	}
-	if got := settle(1, "nack", first[9]); !strings.HasPrefix(got, `200 {"count":1}`) {
-		t.Errorf("rejected at another server: %s", got)
-	}
-	third := take(2, 20)
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
-		status, text := ask(1, "GET", "/v1/nodes", "")
-		if strings.Count(text, `"heard":true`) == 3 && strings.Count(text, `"address":"127.0.0.1:`) == 3 {
-			break
-		}
-		if status != 200 || time.Now().After(deadline) {
-			t.Fatalf("nodes: %d %s", status, text)
-		}
-	}
+	third := take(2, 10)
+
 	nodes[2].cmd.Process.Kill()
 	<-nodes[2].done
-	if got := settle(0, "ack", third[:3]...); !strings.HasPrefix(got, "409") && !strings.HasPrefix(got, "503") {
-		t.Errorf("acknowledged at another server, while the one that has given them out is gone: %s", got)
-	}
-	for _, token := range []string{"x", "x.y", ".", "0123456789abcdef.x", strings.Repeat("f", 16) + ".ABC-1"} {
-		if got := settle(0, "ack", token); !strings.HasPrefix(got, "409") {
-			t.Errorf("delivery %q: %s", token, got)
+	// What another server has dropped and made again can be used at once, and the servers keep nothing of it.
+	for _, kind := range []string{"streams", "queues"} {
+		for range 3 {
+			asked{"POST /v1/" + kind + "/again", ``, 200, ``}.of(t, nodes[1].addr)
+			asked{"POST /v1/" + kind + "/again/messages", `{"payload":"before"}`, 200, ``}.of(t, nodes[1].addr)
+			asked{"DELETE /v1/" + kind + "/again", ``, 200, ``}.of(t, nodes[0].addr)
 		}
 	}
-}
-
-// freeAddresses returns addresses on loopback that nothing listens on. The system gives no such port to anybody who does not ask for it by number: Linux
-// begins at 32768, others above.
-func freeAddresses(t *testing.T, n int) (addresses []string) {
-	t.Helper()
-	for len(addresses) < n {
-		l, err := net.Listen("tcp", fmt.Sprint("127.0.0.1:", 20_000+rand.IntN(12_000)))
+	quoted, _ := json.Marshal(third[:3])
+	if status, text := request(t, "POST", nodes[0].addr, "/v1/queues/jobs/ack", `{"deliveries":`+string(quoted)+`}`); status != 409 && status != 503 {
+		t.Errorf("acknowledged at another server, while the one that has given them out is gone: %d %s", status, text)
+	}
+	for _, g := range all[:2] {
+		g.sees(2, "ann", "bob")
+	}
+	converse(t, ann, bob)
+	dora := enter(t, serve(t, flags...).addr, "dora")
+	for _, g := range []*guest{ann, bob, dora} {
+		g.sees(3, "ann", "bob", "dora")
+	}
+	converse(t, ann, bob, dora)
+	consumer := wireDial(t, nodes[1].addr)
+	consumer.ask(`{"type":"consume","queue":"jobs","credits":20,"id":1}`)
+	asked{"DELETE /v1/queues/jobs", ``, 200, ``}.of(t, nodes[0].addr)
+	for m, err := consumer.next(); m.Code != "queue_gone"; m, err = consumer.next() {
 		if err != nil {
-			continue
+			t.Fatal(err)
 		}
-		defer l.Close()
-		addresses = append(addresses, l.Addr().String())
 	}
-	return addresses
+	testkit.Eventually(t, "no goroutine serves a queue", func() bool {
+		_, profile := request(t, "GET", nodes[1].addr, "/debug/pprof/goroutine?debug=1", "")
+		return !strings.Contains(profile, "tidewire/queue.")
+	})
+	if code := nodes[1].stop(t); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
 }
 
-// TestCluster_WrongSettings: each is refused at the start, with what to do.
-func TestCluster_WrongSettings(t *testing.T) {
+// TestCluster_WithoutDatabase: servers find each other by a list, with certificates of an operator, or at a NATS server that wants TLS.
+func TestCluster_WithoutDatabase(t *testing.T) {
 	t.Parallel()
-	short := filepath.Join(t.TempDir(), "short")
-	if err := os.WriteFile(short, []byte("short"), 0o600); err != nil {
+	made := madeCert(t, time.Hour)
+	flags := []string{"--only", "chat", "--cluster", "tides", "--rate-limit", "1e6", "--rate-burst", "1e6"}
+	pair, err := tls.LoadX509KeyPair(made.CertFile, made.KeyFile)
+	if err != nil {
 		t.Fatal(err)
 	}
-	for flags, want := range map[string]string{
-		"--cluster-listen 127.0.0.1:0 --cluster-peers a:1":                                            "without --cluster NAME",
-		"--nats nats://127.0.0.1:1":                                                                   "without --cluster NAME",
-		"--cluster a.b":                                                                               "letters, digits, - and _",
-		"--cluster a --only lanes":                                                                    "--only lanes has none",
-		"--cluster a --only chat":                                                                     "--cluster-peers and --cluster-secret-file",
-		"--cluster a --only chat --cluster-peers b:1":                                                 "needs --cluster-secret-file",
-		"--cluster a --only chat --cluster-secret-file " + short:                                      "at least 16 characters",
-		"--cluster a --only chat --cluster-secret-file /nowhere":                                      "/nowhere",
-		"--cluster a --only chat --nats nats://127.0.0.1:1 --cluster-peers b:1":                       "leave out",
-		"--cluster a --only chat --nats nats://127.0.0.1:1":                                           "connect to NATS",
-		"--cluster a --only chat --cluster-listen 6222 --cluster-secret-file /x":                      "want HOST:PORT",
-		"--cluster a --only chat --nats-creds /x --cluster-secret-file " + short:                      "is for --nats",
-		"--cluster a --only chat --cluster-advertise b --cluster-secret-file " + longSecret(t):        "want HOST:PORT",
-		"--cluster a --only chat --cluster-listen 192.0.2.1:0 --cluster-secret-file " + longSecret(t): "--cluster-listen",
+	nats := natstest.Start(t, &server.Options{TLS: true, TLSTimeout: 10, TLSConfig: &tls.Config{Certificates: []tls.Certificate{pair}}})
+	listed := append(flags, strings.Fields("--cluster-listen 127.0.0.1:0 --cluster-secret-file "+secretFile(t, serverSecret)+
+		" --cluster-tls-cert-file "+made.CertFile+" --cluster-tls-key-file "+made.KeyFile+" --cluster-tls-ca-file "+made.CertFile)...)
+	first := serve(t, listed...)
+	for name, both := range map[string][2]*program{
+		"list": {first, serve(t, append(listed, "--cluster-peers", first.clusterAddress(t))...)},
+		"NATS": {
+			serve(t, append(flags, "--nats", "tls://"+nats.Addr().String(), "--nats-ca-file", made.CertFile)...),
+			serve(t, append(flags, "--nats", "tls://"+nats.Addr().String(), "--nats-ca-file", made.CertFile)...),
+		},
 	} {
-		code, _, errOut := run(t, func(string) string { return "" }, append([]string{"serve", "--port", "0"}, strings.Fields(flags)...)...)
-		wantCode := cli.ExitUsage
-		if strings.Contains(flags, "192.0.2.1") {
-			wantCode = cli.ExitListen
-		}
-		if code != wantCode || !strings.Contains(errOut, want) {
-			t.Errorf("%s: exit code %d, and not %q in\n%s", flags, code, want, errOut)
-		}
+		t.Log(name)
+		ann, bob := enter(t, both[0].addr, "ann"), enter(t, both[1].addr, "bob")
+		ann.sees(2, "ann", "bob")
+		bob.sees(2, "ann", "bob")
+		converse(t, ann, bob)
+	}
+	// With another secret, servers refuse each other, and write what to do.
+	plain := append(flags, "--cluster-listen", "127.0.0.1:0", "--cluster-secret-file")
+	one := serve(t, append(plain, secretFile(t, []byte("a secret of the first server")))...)
+	two := serve(t, append(plain, secretFile(t, []byte("a secret of the second server")), "--cluster-peers", one.clusterAddress(t))...)
+	for _, p := range []*program{one, two} {
+		p.await(t, "the same database or --cluster-secret-file")
 	}
 }
 
-// TestCluster_OtherSettings: servers whose --stored-rooms differ warn of each other.
-func TestCluster_OtherSettings(t *testing.T) {
+// clusterAddress returns the address for the other servers, which the log has.
+func (p *program) clusterAddress(t *testing.T) string {
+	t.Helper()
+	_, after, _ := strings.Cut(p.await(t, "node of a cluster"), " address=")
+	address, _, _ := strings.Cut(after, " ")
+	return address
+}
+
+// TestCluster_Users: what is sent by HTTP at one server reaches a user at another one, who has a limit of connections on both together.
+func TestCluster_Users(t *testing.T) {
 	t.Parallel()
-	db := migrated(t)
-	flags := []string{"--database-url", db.URL, "--cluster", "tides", "--cluster-listen", "127.0.0.1:0"}
-	one := serve(t, append(flags, "--stored-rooms", "a,b")...)
-	same, other := serve(t, append(flags, "--stored-rooms", "b,a")...), serve(t, flags...)
-	const warning = "has other --stored-rooms"
-	for _, p := range []*program{one, same, other} {
-		for deadline := time.Now().Add(time.Minute); !strings.Contains(p.log(), warning); time.Sleep(20 * time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatal("no warning of other settings")
+	flags := []string{
+		"--database-url", migrated(t).URL, "--cluster", "tides", "--cluster-listen", "127.0.0.1:0", "--stored-rooms", "kept", "--max-user-connections", "3",
+		"--auth-secret-file", secretFile(t, serverSecret), "--rule", "*: join,chat,history,presence,admin room:**", "--rule", "*: notify user:**",
+	}
+	one, other := serve(t, flags...), serve(t, flags...)
+	connect := func(p *program) (*websocket.Conn, error) {
+		token := authtest.Token(t, serverSecret, "ann", time.Hour, nil)
+		return websocket.Dial(t.Context(), "ws://"+p.addr+"/ws", websocket.Config{Header: http.Header{"Authorization": {"Bearer " + token}}})
+	}
+	conn, err := connect(other)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Abort)
+	conn.SetReadDeadline(time.Now().Add(time.Minute))
+	ann := &chatReader{t: t, conn: conn}
+	wants := func(has ...string) {
+		t.Helper()
+		got := ann.next()
+		for _, part := range has {
+			if !strings.Contains(got, part) {
+				t.Errorf("ann got %s, want %s", got, part)
 			}
 		}
 	}
-	if n := strings.Count(one.log(), warning); n != 1 {
-		t.Errorf("%d warnings, want one", n)
+	for _, name := range []string{"loose", "kept"} {
+		say(conn, `{"type":"join","room":"%s","id":1}`, name)
+		wants(`"ok"`)
 	}
-}
-
-func longSecret(t *testing.T) string {
-	t.Helper()
-	file := filepath.Join(t.TempDir(), "secret")
-	if err := os.WriteFile(file, []byte("a secret with more than 16 letters"), 0o600); err != nil {
-		t.Fatal(err)
+	backend := authtest.Token(t, serverSecret, "backend", time.Hour, nil)
+	ask := func(method, path, body string) string {
+		t.Helper()
+		r, err := http.NewRequestWithContext(t.Context(), method, "http://"+one.addr+path, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Authorization", "Bearer "+backend)
+		r.Header.Set("Content-Type", "application/json")
+		return answerTo(t, r)
 	}
-	return file
+	testkit.Eventually(t, "the servers hear each other", func() bool {
+		return ask("GET", "/v1/rooms/loose/members", "") == `{"room":"loose","count":1,"members":["ann"],"stored":false}`
+	})
+	for _, c := range []struct{ path, body, answer, gets string }{
+		{"/v1/users/ann/messages", `{"message":{"n":1}}`, `{"connections":1}`, `{"type":"notice","message":{"n":1}}`},
+		{"/v1/rooms/loose/chats", `{"text":"hello"}`, `{}`, `{"type":"chat","room":"loose","text":"hello"}`},
+		{"/v1/rooms/kept/chats", `{"text":"kept"}`, `{"position":1}`, `"room":"kept"`},
+		{"/v1/rooms/loose/kick", `{"user":"ann"}`, `{"connections":1}`, `"code":"kicked"`},
+	} {
+		if got := ask("POST", c.path, c.body); got != c.answer {
+			t.Errorf("%s: %s, want %s", c.path, got, c.answer)
+		}
+		wants(c.gets)
+	}
+	for range 2 {
+		c, err := connect(one)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(c.Abort)
+	}
+	testkit.Eventually(t, "the connections at one server count at the other", func() bool {
+		c, err := connect(other)
+		if err == nil { // it does not count any more after the handshake
+			c.Close(websocket.StatusGoingAway, "")
+			for end := error(nil); end == nil; {
+				_, end = c.Read()
+			}
+		}
+		return err != nil
+	})
 }
 
 // TestConfig_NATSSecrets: the settings in force are shown without the users, passwords and tokens of NATS servers.
 func TestConfig_NATSSecrets(t *testing.T) {
 	t.Parallel()
 	for _, address := range []string{"nats://ann:hunter2@h:4222", "nats://hunter2@h:4222", "nats://a:4222,tls://ann:hunter2@h:4222", "ann:hunter2@h:4222,nats://hunter2@i:4222"} {
-		code, out, errOut := run(t, func(string) string { return "" }, "config", "--cluster", "c", "--nats", address)
+		code, out, errOut := run(t, nil, "config", "--cluster", "c", "--nats", address)
 		if code != cli.ExitOK || strings.Contains(out+errOut, "hunter2") || !strings.Contains(out, "h:4222") {
 			t.Errorf("%s: exit code %d\n%s%s", address, code, out, errOut)
 		}

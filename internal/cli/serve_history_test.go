@@ -2,6 +2,7 @@ package cli_test
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -9,62 +10,23 @@ import (
 	"github.com/tidewire/tidewire/internal/pgtest"
 )
 
-// TestServe_HistoryLost: clients that name positions that a failover has lost, or that never existed, are told so by
-// every kind of request. The failover is simulated: nobody has received the named positions.
-func TestServe_HistoryLost(t *testing.T) {
+// TestCommands_HistoryLost: commands that name positions that a failover has lost say so, and how to go on. The failover is simulated.
+func TestCommands_HistoryLost(t *testing.T) {
 	t.Parallel()
 	db := migrated(t)
-	p := serve(t, "--database-url", db.URL)
-	w := wireDial(t, p.addr)
-	if status, text := request(t, "POST", p.addr, "/v1/streams/s", ""); status != 200 {
-		t.Fatalf("create: %d %s", status, text)
-	}
+	s := shell{t, db.URL}
+	s.run("stream", "create", "s")
 	for range 3 {
-		w.ask(`{"type":"publish","stream":"s","payload":"before","id":1}`)
-		w.ask(`{"type":"append","events":[{"type":"A","tags":["t"]}],"id":1}`)
+		s.run("stream", "publish", "s", "before")
+		s.run("events", "append", "--type", "A")
 	}
-	if _, err := db.Pool.Exec(t.Context(), `SELECT tidewire.begin_history()`); err != nil {
+	execSQL(t, db, `SELECT tidewire.begin_history()`)
+	_, fresh, _ := strings.Cut(s.run("stream", "publish", "s", "after"), "last position ")
+	last, err := strconv.Atoi(strings.TrimSpace(fresh))
+	if err != nil {
 		t.Fatal(err)
 	}
-	fresh := w.ask(`{"type":"publish","stream":"s","payload":"after","id":1}`).Position
-	lost := func(what, text string, last int64) {
-		t.Helper()
-		if !strings.Contains(text, `"code":"history_lost"`) || !strings.Contains(text, fmt.Sprintf(`"last":%d`, last)) {
-			t.Errorf("%s: %s, want history_lost with %d", what, text, last)
-		}
-	}
-	get := func(what, path string, last int64) {
-		t.Helper()
-		status, text := request(t, "GET", p.addr, path, "")
-		if lost(what, text, last); status != 410 {
-			t.Errorf("%s: status %d", what, status)
-		}
-	}
-	get("messages", "/v1/streams/s/messages?after=5", 3)
-	get("messages past the end", fmt.Sprintf("/v1/streams/s/messages?after=%d", fresh+1), fresh)
-	get("events", "/v1/events?after=5", 3)
-	status, text := request(t, "POST", p.addr, "/v1/events", `{"events":[{"type":"B"}],"condition":{"after":5,"query":{"items":[{"tags":["t"]}]}}}`)
-	if lost("a condition", text, 3); status != 410 {
-		t.Errorf("a condition: status %d", status)
-	}
-	say(w.Conn, `{"type":"subscribe","stream":"s","after":5,"credits":1000,"id":2}`)
-	for {
-		m, err := w.next()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if m.Type == "error" {
-			if m.Code != "history_lost" || m.Last != 3 {
-				t.Errorf("a subscription: %+v", m)
-			}
-			break
-		}
-		if m.Type == "message" {
-			t.Errorf("a subscription: %+v", m)
-		}
-	}
-	s := shell{t, db.URL}
-	if out := s.run("stream", "info", "s"); !strings.Contains(out, fmt.Sprintf("failover: no messages after position 3 and up to %d\n", fresh-1)) {
+	if out := s.run("stream", "info", "s"); !strings.Contains(out, fmt.Sprintf("failover: no messages after position 3 and up to %d\n", last-1)) {
 		t.Errorf("stream info:\n%s", out)
 	}
 	if _, errOut := s.in("", cli.ExitFailure, "stream", "tail", "s", "--after", "5"); !strings.Contains(errOut, "continue with --after 3") {

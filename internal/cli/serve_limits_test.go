@@ -8,28 +8,10 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/tidewire/tidewire/internal/cli"
+	"github.com/tidewire/tidewire/internal/testkit"
 )
-
-// TestServe_LimitSettings: values that cannot be end the start.
-func TestServe_LimitSettings(t *testing.T) {
-	t.Parallel()
-	for says, args := range map[string][]string{
-		"want an address or a network": {"--trusted-proxy", "10.0.0.0/99"},
-		"--max-connections is -1":      {"--max-connections=-1"},
-		"--max-pending is -1":          {"--max-pending=-1"},
-		"--request-rate is":            {"--request-rate=-5"},
-		"--max-json-depth is 3":        {"--max-json-depth", "3"},
-		"--max-header-bytes":           {"--max-header-bytes", "1KiB"},
-	} {
-		code, _, errOut := run(t, nil, append([]string{"serve", "--only", "chat", "--port", "0"}, args...)...)
-		if code != cli.ExitUsage || !strings.Contains(errOut, says) {
-			t.Errorf("%v: %d %s, want %q", args, code, errOut, says)
-		}
-	}
-}
 
 // TestConfig_Limits: the defaults depend on the mode.
 func TestConfig_Limits(t *testing.T) {
@@ -84,11 +66,7 @@ func TestServe_Sockets(t *testing.T) {
 		io.Copy(io.Discard, resp.Body)
 		return resp.StatusCode
 	}
-	for end := time.Now().Add(time.Minute); get("") != http.StatusOK; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("the server does not serve again")
-		}
-	}
+	testkit.Eventually(t, "the server serves again", func() bool { return get("") == http.StatusOK })
 	if got := get(strings.Repeat("x", 6<<10)); got != http.StatusOK {
 		t.Errorf("a header of 6 KiB got %d", got)
 	}

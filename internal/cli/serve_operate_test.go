@@ -2,35 +2,22 @@ package cli_test
 
 import (
 	"bufio"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
-	"time"
+
+	"github.com/tidewire/tidewire/internal/testkit"
+	"github.com/tidewire/tidewire/stream"
 )
-
-// asked is a request, and what the answer has to have.
-type asked struct {
-	request, body string
-	status        int
-	has           string // a part of the answer
-}
-
-func (a asked) of(t *testing.T, addr string) string {
-	t.Helper()
-	method, path, _ := strings.Cut(a.request, " ")
-	status, text := request(t, method, addr, path, a.body)
-	if status != a.status || !strings.Contains(text, a.has) {
-		t.Errorf("%s %s: %d %s, want %d with %s", a.request, a.body, status, text, a.status, a.has)
-	}
-	return text
-}
 
 // TestServeOperate: what operators do to streams, queues and event stores over HTTP.
 func TestServeOperate(t *testing.T) {
 	t.Parallel()
-	p := serve(t, "--database-url", migrated(t).URL)
+	db := migrated(t)
+	p := serve(t, "--database-url", db.URL)
 	for _, a := range []asked{
 		{"POST /v1/streams/orders", ``, 200, `"stream":"orders"`},
 		{"POST /v1/streams/orders/messages", `{"messages":[{"payload":"1"},{"payload":"2"},{"payload":"3"}]}`, 200, `"count":3`},
@@ -98,223 +85,167 @@ func TestServeOperate(t *testing.T) {
 		{"DELETE /v1/schedules/nightly", ``, 200, `"schedule":"nightly"`},
 		{"DELETE /v1/schedules/nightly", ``, 404, `"code":"not_found"`},
 		{"POST /v1/events/stores/tidewire.mine", ``, 400, `"code":"invalid_name"`},
+
+		{"POST /v1/queues/dead", `{"max_attempts":1}`, 200, ``},
+		{"POST /v1/queues/dead", `{"max_attempts":1,"partitions":2}`, 409, `"exists"`},
+		{"POST /v1/queues/orders", ``, 409, `drop that one first`}, // a stream that has messages
+		{"DELETE /v1/queues/orders", ``, 404, ``},
+		{"GET /v1/streams/orders/messages?limit=1", ``, 200, `"payload":"1"`},
+		{"POST /v1/streams/dead/messages", `{"payload":"forged"}`, 409, `queue_stream`},
+		{"DELETE /v1/streams/dead", ``, 409, `queue_stream`},
+		{"DELETE /v1/streams/tidewire.rooms", ``, 400, `"code":"invalid_name"`},
+		{"GET /v1/streams/tidewire.rooms/messages", ``, 400, `"code":"invalid_name"`},
+		{"DELETE /v1/queues/tidewire.rooms", ``, 400, `"code":"invalid_name"`},
+		{"GET /v1/events?store=tidewire.x", ``, 400, `"code":"invalid_name"`},
+		{"POST /v1/streams/orders/groups/tidewire.g/commit", `{"position":1}`, 400, `"code":"invalid_name"`},
 	} {
 		a.of(t, p.addr)
 	}
+	if _, text := request(t, "GET", p.addr, "/v1/streams", ""); strings.Contains(text, "tidewire.") {
+		t.Errorf("streams: %s", text)
+	}
+	_, port, _ := strings.Cut(p.addr, ":")
+	p.await(t, "console at http://localhost:"+port+"/console/\n")
+	asked{"GET /console/streams/orders", ``, 200, "<title>Tidewire"}.of(t, p.addr)
+	// A queue that has lost its journal, as after a restore of an incomplete backup, says what the operator can do.
+	execSQL(t, db, `DELETE FROM tidewire.queue_journal`)
+	asked{"GET /v1/queues/dead", ``, 409, `tidewire.restart_queue(`}.of(t, p.addr)
+	asked{"POST /v1/queues/dead/receive?wait_ms=10000", ``, 409, `"journal_lost"`}.of(t, p.addr)
 }
 
-// TestServeOperate_DeadLetters: dead letters are listed by a filter, and redriven and purged, some of them or all by a job.
-func TestServeOperate_DeadLetters(t *testing.T) {
+// TestServe_DeadLetters: the dead letters that a filter selects are shown, redriven and purged, by commands, and by jobs of the server.
+func TestServe_DeadLetters(t *testing.T) {
 	t.Parallel()
-	p := serve(t, "--database-url", migrated(t).URL)
-	asked{"POST /v1/queues/jobs", `{"max_attempts":1}`, 200, ``}.of(t, p.addr)
-	const letters = 30
-	for n := range letters {
-		asked{"POST /v1/queues/jobs/messages", fmt.Sprintf(`{"payload":"%d","key":"k%d"}`, n, n%3), 200, ``}.of(t, p.addr)
+	s := shell{t, migrated(t).URL}
+	p := serve(t, "--database-url", s.url)
+	asked{"POST /v1/queues/dead", `{"max_attempts":1}`, 200, ``}.of(t, p.addr)
+	for _, key := range []string{"b", "a", "b", "a", "c"} {
+		asked{"POST /v1/queues/dead/messages", `{"payload":"` + key + `","key":"` + key + `"}`, 200, ``}.of(t, p.addr)
+		text := asked{"POST /v1/queues/dead/receive?wait_ms=20000", ``, 200, `"delivery":"`}.of(t, p.addr)
+		_, delivery, _ := strings.Cut(text, `"delivery":"`)
+		delivery, _, _ = strings.Cut(delivery, `"`)
+		asked{"POST /v1/queues/dead/nack", `{"delivery":"` + delivery + `","reason":"Bad ` + key + `"}`, 200, `"count":1`}.of(t, p.addr)
 	}
-	for dead := 0; dead < letters; {
-		var got struct{ Deliveries []struct{ Delivery string } }
-		_, text := request(t, "POST", p.addr, "/v1/queues/jobs/receive?max=100&wait_ms=5000", "")
-		if json.Unmarshal([]byte(text), &got) != nil {
-			t.Fatal(text)
-		}
-		for _, d := range got.Deliveries {
-			asked{"POST /v1/queues/jobs/nack", fmt.Sprintf(`{"delivery":%q,"reason":"Disk is full"}`, d.Delivery), 200, `"count":1`}.of(t, p.addr)
-			dead++
-		}
+	asked{"GET /v1/queues/dead/dead?reason=bad&key=c", ``, 200, `"reason":"Bad c"`}.of(t, p.addr)
+	asked{"GET /v1/queues/dead/dead?reason=net", ``, 200, `"dead":[]`}.of(t, p.addr)
+	asked{"POST /v1/queues/dead/dead/purge", `{"positions":[1]}`, 200, `{"count":1}`}.of(t, p.addr)
+	for _, job := range []struct{ act, body, done string }{{"redrive", `{"filter":{"key":"none"}}`, `"changed":0`}, {"purge", `{"filter":{"key":"b"}}`, `"changed":1`}} {
+		asked{"POST /v1/queues/dead/dead/" + job.act, job.body, 200, `"state":"running"`}.of(t, p.addr)
+		testkit.Eventually(t, job.act+" is done", func() bool {
+			_, text := request(t, "GET", p.addr, "/v1/queues/dead/jobs", "")
+			return strings.Contains(text, `"act":"`+job.act+`","state":"done"`) && strings.Contains(text, job.done)
+		})
 	}
-	list := func(parameters string) (count int) {
-		var got struct {
-			Dead []struct {
-				Attempts int
-				Reason   string
-				Died     time.Time
-			}
-		}
-		text := asked{"GET /v1/queues/jobs/dead?limit=1000&" + parameters, ``, 200, `"dead"`}.of(t, p.addr)
-		if err := json.Unmarshal([]byte(text), &got); err != nil {
-			t.Fatal(text)
-		}
-		for _, d := range got.Dead {
-			if d.Attempts != 1 || d.Reason != "Disk is full" || d.Died.IsZero() {
-				t.Errorf("got %+v", d)
-			}
-		}
-		return len(got.Dead)
-	}
-	for parameters, want := range map[string]int{"": letters, "key=k1": letters / 3, "reason=disk": letters, "reason=net": 0, "min_attempts=2": 0, "until=2001-01-01T00:00:00Z": 0} {
-		if got := list(parameters); got != want {
-			t.Errorf("%s: %d, want %d", parameters, got, want)
-		}
-	}
-	asked{"POST /v1/queues/jobs/dead/purge", `{"positions":[1]}`, 200, `{"count":1}`}.of(t, p.addr)
-	asked{"POST /v1/queues/jobs/dead/redrive", `{"positions":[1,2]}`, 200, `{"count":1}`}.of(t, p.addr)
-	job := func(path, body string, want int64) {
-		t.Helper()
-		var one struct {
-			Job, State string
-			Changed    int64
-		}
-		text := asked{"POST " + path, body, 200, `"state":"running"`}.of(t, p.addr)
-		for {
-			if json.Unmarshal([]byte(text), &one) != nil {
-				t.Fatal(text)
-			}
-			if one.State != "running" {
-				break
-			}
-			time.Sleep(10 * time.Millisecond)
-			_, text = request(t, "GET", p.addr, "/v1/queues/jobs/jobs/"+one.Job, "")
-		}
-		if one.State != "done" || one.Changed != want {
-			t.Errorf("%s %s: %s, want %d done", path, body, text, want)
-		}
-	}
-	job("/v1/queues/jobs/dead/redrive", `{"filter":{"key":"k2"}}`, letters/3)
-	job("/v1/queues/jobs/dead/purge", `{"all":true}`, letters-2-letters/3)
-	if got := list(""); got != 0 {
-		t.Errorf("%d are left", got)
-	}
-	asked{"GET /v1/queues/jobs/jobs", ``, 200, `"act":"redrive","state":"done"`}.of(t, p.addr)
-}
-
-// TestServe_IdempotencyKey: what is sent again is stored once, over HTTP and on /ws, and the answer says so.
-func TestServe_IdempotencyKey(t *testing.T) {
-	t.Parallel()
-	p := serve(t, "--database-url", migrated(t).URL)
-	request(t, "POST", p.addr, "/v1/streams/orders", "")
-	request(t, "POST", p.addr, "/v1/queues/jobs", "")
-	send := func(path, key, body string) string {
-		t.Helper()
-		r, err := http.NewRequestWithContext(t.Context(), "POST", "http://"+p.addr+path, strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.Header.Set("Content-Type", "application/json")
-		r.Header.Set("Idempotency-Key", key)
-		resp, err := http.DefaultClient.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer resp.Body.Close()
-		text, _ := bufio.NewReader(resp.Body).ReadString('\n')
-		return strings.TrimSpace(text)
-	}
-	for path, body := range map[string]string{
-		"/v1/streams/orders/messages": `{"payload":"x"}`, "/v1/queues/jobs/messages": `{"payload":"x"}`,
-		"/v1/events": `{"events":[{"type":"T"}],"condition":{"query":{"items":[{"types":["T"]}]}}}`,
+	for _, c := range []struct{ line, prints string }{
+		{"queue peek dead --dead --raw --reason bad --since 1h --key c", "c\n"},
+		{"queue redrive dead --key a --before 7d", "redriven 0\n"},
+		{"queue redrive dead --key a", "redriven 2\n"},
+		{"queue purge-dead dead --yes --reason c", "purged 1\n"},
+		{"queue peek dead --dead", ""},
+		{"queue receive dead --raw --max 2", "a\na\n"},
+		{"queue purge dead --yes", "purged 0\n"},
 	} {
-		first, second := send(path, "till:7", body), send(path, "till:7", body)
-		var one, two map[string]any
-		json.Unmarshal([]byte(first), &one)
-		json.Unmarshal([]byte(second), &two)
-		if one["error"] != nil || one["duplicate"] != nil || two["duplicate"] != true || fmt.Sprint(one["position"], one["positions"]) != fmt.Sprint(two["position"], two["positions"]) {
-			t.Errorf("%s: %s, then %s", path, first, second)
+		if out := s.run(strings.Fields(c.line)...); out != c.prints {
+			t.Errorf("%s: %q, want %q", c.line, out, c.prints)
 		}
-		if got := send(path, "no number", body); !strings.Contains(got, "Idempotency-Key: want") {
-			t.Errorf("%s: %s", path, got)
+	}
+}
+
+// TestServe_EndsFollowers: a stop ends what follows, and says so; a long poll and a message that is too large for the server are answered.
+func TestServe_EndsFollowers(t *testing.T) {
+	t.Parallel()
+	db := migrated(t)
+	for name, opts := range map[string]stream.Options{"orders": {Keyed: true}, "parts": {Partitions: 1}} {
+		s, err := stream.Ensure(t.Context(), db.Pool, name, opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if opts.Partitions > 0 {
+			s = s.Partition(0)
+		}
+		a := stream.NewAppender(db.Pool, s, stream.AppenderConfig{})
+		a.Start()
+		defer a.Stop()
+		for _, size := range []int{1000, 3 << 20, 2000} { // the second by a program that has no limit of a server
+			if _, err := a.Append(t.Context(), stream.Message{Key: "k", Payload: []byte(strings.Repeat("x", size))}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	p := serve(t, "--database-url", db.URL)
+	for _, query := range []string{"", "&key=k"} {
+		for after, want := range map[string]asked{
+			"0": {"", "", 200, `"next":1}`}, "1": {"", "", 422, `"position":2,"size":3145728`}, "2": {"", "", 200, `"next":3}`},
+		} {
+			want.request = "GET /v1/streams/orders/messages?after=" + after + query
+			want.of(t, p.addr)
 		}
 	}
 	w := wireDial(t, p.addr)
-	w.ask(`{"type":"enqueue","id":1,"queue":"jobs","payload":"x","client":"till","sequence":7}`)
-	if stats, text := request(t, "GET", p.addr, "/v1/queues/jobs", ""); stats != 200 || !strings.Contains(text, `"ready":1`) {
-		t.Errorf("got %s", text)
+	w.ask(`{"type":"subscribe","stream":"parts","group":"g","share":true,"id":1}`)
+	for _, want := range []string{"assigned", "message", "parked"} {
+		if m, err := w.next(); err != nil || m.Type != want || want == "parked" && m.Code != "message_too_large" {
+			t.Errorf("%+v, %v, want %s", m, err, want)
+		}
+	}
+	asked{"GET /v1/streams/orders/messages?after=3&wait_ms=10", "", 200, `{"messages":[],"next":3}`}.of(t, p.addr)
+	polled := make(chan string, 1)
+	go func() {
+		_, text, _ := tryRequest(t.Context(), "GET", p.addr, "/v1/streams/orders/messages?after=3&wait_ms=20000", "")
+		polled <- text
+	}()
+	asked{"POST /v1/streams/orders/messages", `{"payload":"four"}`, 200, `"position":4`}.of(t, p.addr)
+	if text := <-polled; !strings.Contains(text, `"position":4`) {
+		t.Errorf("the long poll got %s", text)
+	}
+	resp, err := http.Get("http://" + p.addr + "/v1/streams/orders/follow?after=2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	lines := bufio.NewScanner(resp.Body)
+	for _, want := range []string{"id: 4", "event: error", `"code":"stopping"`} {
+		found := false
+		for !found && lines.Scan() {
+			found = strings.Contains(lines.Text(), want)
+		}
+		if !found {
+			t.Fatalf("no %s: %v", want, lines.Err())
+		}
+		if want == "id: 4" {
+			p.stop(t)
+		}
 	}
 }
 
-// TestServe_Follow: server-sent events of a stream and of an event store, resumed after the last position.
-func TestServe_Follow(t *testing.T) {
+// TestServe_ManyAtWork publishes to more streams and queues at the same time than the server has connections to PostgreSQL. No publisher pauses before all
+// have made progress.
+func TestServe_ManyAtWork(t *testing.T) {
 	t.Parallel()
-	p := serve(t, "--database-url", migrated(t).URL)
-	request(t, "POST", p.addr, "/v1/streams/orders", "")
-	publish := func(n int) {
-		asked{"POST /v1/streams/orders/messages", fmt.Sprintf(`{"payload":"line\n%d"}`, n), 200, ``}.of(t, p.addr)
-	}
-	follow := func(path, last string) (*bufio.Scanner, func()) {
-		t.Helper()
-		r, _ := http.NewRequestWithContext(t.Context(), "GET", "http://"+p.addr+path, nil)
-		if last != "" {
-			r.Header.Set("Last-Event-ID", last)
-		}
-		resp, err := http.DefaultClient.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if resp.StatusCode != 200 || resp.Header.Get("Content-Type") != "text/event-stream" {
-			t.Fatalf("%s: %s %s", path, resp.Status, resp.Header.Get("Content-Type"))
-		}
-		return bufio.NewScanner(resp.Body), func() { resp.Body.Close() }
-	}
-	next := func(s *bufio.Scanner) (fields map[string]string) {
-		t.Helper()
-		fields = make(map[string]string)
-		for s.Scan() {
-			name, value, _ := strings.Cut(s.Text(), ": ")
-			switch {
-			case s.Text() == "" && fields["data"] != "":
-				return fields
-			case s.Text() != "":
-				fields[name] = value
+	db := migrated(t)
+	p := serve(t, "--database-url", db.URL)
+	const each, streams, queues = 5, 40, 10
+	var behind atomic.Int32
+	behind.Store(streams + queues)
+	var publishing sync.WaitGroup
+	for i := range streams + queues {
+		path := fmt.Sprint(map[bool]string{true: "/v1/streams/s", false: "/v1/queues/q"}[i < streams], i)
+		asked{"POST " + path, "", 200, ""}.of(t, p.addr)
+		publishing.Go(func() {
+			for n := 1; behind.Load() > 0; n++ {
+				status, answer, err := tryRequest(t.Context(), "POST", p.addr, path+"/messages", `{"payload":"x"}`)
+				if err != nil || status != http.StatusOK {
+					t.Errorf("%s: %d %s, %v", path, status, answer, err)
+					behind.Store(0)
+				}
+				if n == each {
+					behind.Add(-1)
+				}
 			}
-		}
-		t.Fatalf("it ended: %v", s.Err())
-		return nil
+		})
 	}
-	publish(1)
-	s, done := follow("/v1/streams/orders/follow?after=0", "")
-	for n := 1; n <= 5; n++ {
-		if n > 1 {
-			publish(n)
-		}
-		got := next(s)
-		if got["event"] != "message" || got["id"] != fmt.Sprint(n) || !strings.Contains(got["data"], fmt.Sprintf(`"payload":"line\n%d"`, n)) {
-			t.Errorf("got %v", got)
-		}
-	}
-	done()
-	s, done = follow("/v1/streams/orders/follow", "3")
-	if got := next(s); got["id"] != "4" {
-		t.Errorf("resumed with %v", got)
-	}
-	done()
-	asked{"POST /v1/events", `{"events":[{"type":"A","data":{
-		"n":1}},{"type":"B"},{"type":"A","tags":["x"]}]}`, 200, ``}.of(t, p.addr)
-	s, done = follow("/v1/events/follow?type=A&after=0", "")
-	for _, id := range []string{"1", "3"} {
-		if got := next(s); got["event"] != "event" || got["id"] != id || !json.Valid([]byte(got["data"])) {
-			t.Errorf("got %v", got)
-		}
-	}
-	done()
-	for _, a := range []asked{
-		{"GET /v1/streams/none/follow", "", 404, `"not_found"`}, {"GET /v1/streams/orders/follow?after=-1", "", 400, `after: want`},
-		{"GET /v1/streams/orders/follow?from=middle", "", 400, `from: want`},
-	} {
-		a.of(t, p.addr)
-	}
-	// If the first page takes longer than a moment, the stream of events has begun, and the error is one of them.
-	if status, text := request(t, "GET", p.addr, "/v1/streams/orders/follow?after=99", ""); status != 410 && status != 200 || !strings.Contains(text, `"history_lost"`) {
-		t.Errorf("after the end: %d %s", status, text)
-	}
-	// A long poll is answered when there is something, and with nothing in the end.
-	asked{"GET /v1/streams/orders/messages?after=5&wait_ms=10", "", 200, `{"messages":[],"next":5}`}.of(t, p.addr)
-	asked{"GET /v1/streams/orders/messages?after=5&wait_ms=20001", "", 400, `wait_ms: want`}.of(t, p.addr)
-	asked{"GET /v1/streams/orders/messages?after=5&wait_ms=10&key=a", "", 400, `wait_ms: want none beside key`}.of(t, p.addr)
-	polled := make(chan string, 1)
-	go func() {
-		_, text, _ := tryRequest(t.Context(), "GET", p.addr, "/v1/streams/orders/messages?after=5&wait_ms=20000", "")
-		polled <- text
-	}()
-	publish(6)
-	if text := <-polled; !strings.Contains(text, `"position":6`) {
-		t.Errorf("the long poll got %s", text)
-	}
-	// A stop ends what follows, and says so.
-	s, done = follow("/v1/streams/orders/follow?after=5", "")
-	defer done()
-	next(s)
-	p.stop(t)
-	if got := next(s); got["event"] != "error" || !strings.Contains(got["data"], `"code":"stopping"`) {
-		t.Errorf("got %v", got)
+	publishing.Wait()
+	if n := rows(t, db.URL, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'tidewire%'`); n > 28+2 {
+		t.Errorf("%d connections to PostgreSQL, want at most 28, one to listen and one for /readyz", n)
 	}
 }

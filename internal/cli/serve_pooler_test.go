@@ -7,12 +7,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tidewire/tidewire/internal/cli"
 	"github.com/tidewire/tidewire/internal/pgtest"
+	"github.com/tidewire/tidewire/internal/testkit"
 )
 
 // pgbouncer starts PgBouncer for a database, and returns the URL.
@@ -57,16 +57,14 @@ func pgbouncer(t *testing.T, db pgtest.DB, settings string) string {
 		}
 	})
 	url := fmt.Sprintf("postgres:///%s?host=%s&port=6432&user=%s", cfg.Database, dir, cfg.User)
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+	testkit.Eventually(t, "PgBouncer answers", func() bool {
 		conn, err := pgx.Connect(t.Context(), url)
 		if err == nil {
 			conn.Close(t.Context())
-			return url
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("PgBouncer does not answer: %v", err)
-		}
-	}
+		return err == nil
+	})
+	return url
 }
 
 // TestServe_Pooler: sessions that are lent for a transaction, in whatever order, are refused with the reason. A session for each
@@ -89,7 +87,7 @@ func TestServe_Pooler(t *testing.T) {
 		t.Parallel()
 		url := pgbouncer(t, pgtest.Open(t), "pool_mode = session\ndefault_pool_size = 50")
 		p := serve(t, "--database-url", url)
-		awaitReadyz(t, p, 200, "ok")
+		p.awaitReadyz(t, 200, "ok")
 		request(t, "POST", p.addr, "/v1/streams/s", "")
 		w := wireDial(t, p.addr)
 		w.ask(`{"type":"publish","stream":"s","payload":"x","id":1}`)

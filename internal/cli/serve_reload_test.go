@@ -10,12 +10,16 @@ import (
 	"time"
 
 	"github.com/tidewire/tidewire/internal/auth/authtest"
+	"github.com/tidewire/tidewire/internal/testkit"
 	"github.com/tidewire/tidewire/websocket"
 )
 
 // TestServe_Reload: rules and keys are read again when their files have changed, also for connections that are open. While a file cannot be
 // used, the former rules stay.
 func TestServe_Reload(t *testing.T) {
+	if testing.Short() {
+		t.Skip("files are looked at every few seconds")
+	}
 	t.Parallel()
 	secret := secretFile(t, serverSecret)
 	const rules = `auth-secret-file = [%s]
@@ -32,11 +36,7 @@ rule = [%r]
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		for deadline := time.Now().Add(time.Minute); strings.Count(p.log(), says) == seen; time.Sleep(20 * time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatalf("the log does not say %q", says)
-			}
-		}
+		testkit.Eventually(t, "the log says "+says, func() bool { return strings.Count(p.log(), says) > seen })
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
@@ -49,28 +49,11 @@ rule = [%r]
 		t.Fatal(err)
 	}
 	defer conn.Abort()
-	var read []websocket.Message
-	next := func() string {
-		t.Helper()
-		for {
-			for len(read) > 0 {
-				text := string(read[0].Payload)
-				if read = read[1:]; !strings.Contains(text, `"type":"ping"`) {
-					return text
-				}
-			}
-			conn.SetReadDeadline(time.Now().Add(time.Minute))
-			var err error
-			if read, err = conn.Read(); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
+	ann := &chatReader{t: t, conn: conn}
 	ask := func(request, want string) {
 		t.Helper()
-		conn.Queue(websocket.OpText, []byte(request))
-		conn.Flush()
-		if got := next(); !strings.Contains(got, want) {
+		say(conn, "%s", request)
+		if got := ann.next(); !strings.Contains(got, want) {
 			t.Errorf("%s: %s, want %s", request, got, want)
 		}
 	}
@@ -87,7 +70,7 @@ rule = [%r]
 		t.Fatal(err)
 	}
 	write(secret, string(other), "the keys and rules were read again")
-	if got := next(); !strings.Contains(got, `"forbidden"`) || !strings.Contains(got, `"room":"a"`) {
+	if got := ann.next(); !strings.Contains(got, `"forbidden"`) || !strings.Contains(got, `"room":"a"`) {
 		t.Errorf("after the change: %s, want the end of room a", got)
 	}
 	ask(`{"id":4,"type":"join","room":"b"}`, `"ok"`)

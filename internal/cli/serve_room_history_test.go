@@ -4,14 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/tidewire/tidewire/internal/cli"
+	"github.com/tidewire/tidewire/internal/testkit"
 	"github.com/tidewire/tidewire/stream"
 )
 
@@ -19,21 +18,20 @@ import (
 func TestServe_RoomHistory(t *testing.T) {
 	t.Parallel()
 	db := migrated(t)
-	for _, flag := range []string{"--room-history=1d", "--room-history-bytes=1GB"} {
-		if code, _, errOut := run(t, nil, "serve", "--database-url", db.URL, "--port", "0", flag); code != cli.ExitUsage || !strings.Contains(errOut, "--stored-rooms") {
-			t.Errorf("%s alone: %d %s", flag, code, errOut)
-		}
-	}
 	serve(t, "--database-url", db.URL, "--stored-rooms", "kept", "--room-history", "1d", "--room-history-bytes", "10GB").stop(t)
-	serve(t, "--database-url", db.URL, "--stored-rooms", "kept").stop(t) // leaves it
 	log, err := stream.Lookup(t.Context(), db.Pool, "tidewire.rooms")
 	if err != nil {
 		t.Fatal(err)
 	}
+	p := serve(t, "--database-url", db.URL, "--stored-rooms", "kept") // leaves it
 	if got, err := log.Retention(t.Context()); err != nil || got != (stream.Retention{MaxAge: 24 * time.Hour, MaxBytes: 10 << 30}) {
 		t.Errorf("kept: %+v, %v", got, err)
 	}
-	p := serve(t, "--database-url", db.URL, "--stored-rooms", "kept", "--room-history", "100ms")
+	for n := range 5 {
+		asked{"POST /v1/rooms/kept/chats", fmt.Sprintf(`{"text":"%d"}`, n), 200, `"position"`}.of(t, p.addr)
+	}
+	p.stop(t)
+	p = serve(t, "--database-url", db.URL, "--stored-rooms", "kept", "--room-history", "100ms")
 	if got, err := log.Retention(t.Context()); err != nil || got != (stream.Retention{MaxAge: 100 * time.Millisecond}) {
 		t.Errorf("kept: %+v, %v", got, err)
 	}
@@ -42,67 +40,49 @@ func TestServe_RoomHistory(t *testing.T) {
 	running.Go(func() { // that of the server looks less often
 		stream.NewRetentionWorker(db.Pool, stream.RetentionWorkerConfig{Every: 20 * time.Millisecond}).Run(ctx)
 	})
-	defer running.Wait()
-	defer cancel()
-	c := &chatReader{t: t, conn: chatDial(t, p.addr)}
-	say(c.conn, `{"type":"join","room":"kept","id":1}`)
-	c.answer()
-	oldest := int64(1)
-	for n := 0; oldest < 3; n++ {
-		say(c.conn, `{"type":"chat","room":"kept","text":"%d","id":2}`, n)
-		if got := c.answer(); got.Type != "ok" {
-			t.Fatalf("%+v", got)
-		}
-		time.Sleep(20 * time.Millisecond)
-		if oldest, err = log.Oldest(t.Context()); err != nil || n > 1000 {
-			t.Fatalf("after %d chats: %v", n, err)
-		}
-	}
+	testkit.Eventually(t, "old chats are deleted", func() bool {
+		oldest, err := log.Oldest(t.Context())
+		return err == nil && oldest > 5
+	})
 	cancel()
 	running.Wait()
 	if err := log.SetRetention(t.Context(), stream.Retention{}); err != nil { // the server deletes nothing more
 		t.Fatal(err)
 	}
-	member := &chatReader{t: t, conn: chatDial(t, p.addr)}
-	say(member.conn, `{"type":"join","room":"kept","after":1,"id":3}`)
-	if got := member.answer(); got.Code != "too_old" || got.Oldest < 3 {
-		t.Errorf("a join after 1: %+v", got)
-	}
-	resp, err := http.Get("http://" + p.addr + "/v1/rooms/kept/chats?after=1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	var refused struct{ Error chatAnswer }
-	if json.NewDecoder(resp.Body).Decode(&refused); resp.StatusCode != http.StatusGone || refused.Error.Code != "too_old" || refused.Error.Oldest < 3 {
-		t.Errorf("a read after 1: %d %+v", resp.StatusCode, refused)
-	}
-	for _, join := range []string{`"after":0`, `"history":1000`, fmt.Sprintf(`"after":%d`, refused.Error.Oldest-1)} {
-		member := &chatReader{t: t, conn: chatDial(t, p.addr)}
-		say(member.conn, `{"type":"join","room":"kept","id":4,%s}`, join)
-		for got := member.answer(); got.Type != "ok"; got = member.answer() {
-			if got.Type == "error" || got.Position < refused.Error.Oldest && got.Position > 0 {
-				t.Fatalf("%s: %+v", join, got)
-			}
+	answer := asked{"POST /v1/rooms/kept/chats", `{"text":"new"}`, 200, `{"position":`}.of(t, p.addr)
+	_, only, _ := strings.Cut(answer, ":")
+	only = "[" + strings.TrimSuffix(only, "}") + "] "
+	asked{"GET /v1/rooms/kept/chats?after=1", "", 410, `"code":"too_old"`}.of(t, p.addr)
+	for join, want := range map[string]string{`"after":1`: "[] too_old", `"after":0`: only, `"history":1000`: only} {
+		if got := joined(t, p.addr, "kept", join); got != want {
+			t.Errorf("join with %s: %s, want %s", join, got, want)
 		}
 	}
+}
+
+// joined joins a room, and returns the positions of the history, and the code of the error.
+func joined(t *testing.T, addr, room, join string) string {
+	t.Helper()
+	member := &chatReader{t: t, conn: chatDial(t, addr)}
+	defer member.conn.Abort()
+	say(member.conn, `{"type":"join","room":"%s","id":4,%s}`, room, join)
+	positions := []int64{}
+	got := member.answer()
+	for ; got.Type == "chat"; got = member.answer() {
+		positions = append(positions, got.Position)
+	}
+	return fmt.Sprint(positions, " ", got.Code)
 }
 
 // TestServe_RoomHistoryCount: each stored room shows its last chats, however they are read, and a reader that comes back after them is told. A room with fewer
 // chats than that shows all, also to readers that come back from before its first one.
 func TestServe_RoomHistoryCount(t *testing.T) {
 	t.Parallel()
-	db := migrated(t)
-	for _, args := range [][]string{{"--room-history-count=3"}, {"--room-history-count=-1", "--stored-rooms=*"}, {"--room-history-count=10001", "--stored-rooms=*"}} {
-		if code, _, errOut := run(t, nil, append([]string{"serve", "--database-url", db.URL, "--port", "0"}, args...)...); code != cli.ExitUsage || !strings.Contains(errOut, "--room-history-count") {
-			t.Errorf("%v: %d %s", args, code, errOut)
-		}
+	p := serve(t, "--database-url", migrated(t).URL, "--stored-rooms", "kept-*", "--room-history-count", "3")
+	for n := range 6 { // positions 1 to 5, and 6 in the other room
+		room := map[bool]string{true: "kept-few", false: "kept-many"}[n == 5]
+		asked{"POST /v1/rooms/" + room + "/chats", fmt.Sprintf(`{"text":"%d"}`, n), 200, `"position"`}.of(t, p.addr)
 	}
-	p := serve(t, "--database-url", db.URL, "--stored-rooms", "kept-*", "--room-history-count", "3")
-	for n := range 5 {
-		speak(t, p.addr, "kept-many", n) // positions 1 to 5
-	}
-	speak(t, p.addr, "kept-few", 0) // position 6
 	for _, read := range []struct {
 		room, query string
 		want        []int64
@@ -116,12 +96,10 @@ func TestServe_RoomHistoryCount(t *testing.T) {
 			Chats []chatAnswer
 			Error chatAnswer
 		}
-		resp, err := http.Get("http://" + p.addr + "/v1/rooms/" + read.room + "/chats" + read.query)
-		if err != nil {
-			t.Fatal(err)
+		_, text := request(t, "GET", p.addr, "/v1/rooms/"+read.room+"/chats"+read.query, "")
+		if err := json.Unmarshal([]byte(text), &page); err != nil {
+			t.Fatal(text, err)
 		}
-		json.NewDecoder(resp.Body).Decode(&page)
-		resp.Body.Close()
 		var got []int64
 		for _, chat := range page.Chats {
 			got = append(got, chat.Position)
@@ -130,38 +108,9 @@ func TestServe_RoomHistoryCount(t *testing.T) {
 			t.Errorf("%s%s: %v, %+v", read.room, read.query, got, page.Error)
 		}
 	}
-	for join, want := range map[string]string{`"after":0`: "[3 4 5]", `"history":1000`: "[3 4 5]", `"history":2`: "[4 5]", `"after":1`: "too_old", `"after":2`: "[3 4 5]"} {
-		member := &chatReader{t: t, conn: chatDial(t, p.addr)}
-		say(member.conn, `{"type":"join","room":"kept-many","id":4,%s}`, join)
-		var positions []int64
-		got := member.answer()
-		for ; got.Type == "chat"; got = member.answer() {
-			positions = append(positions, got.Position)
+	for join, want := range map[string]string{`"after":0`: "[3 4 5] ", `"history":1000`: "[3 4 5] ", `"history":2`: "[4 5] ", `"after":1`: "[] too_old", `"after":2`: "[3 4 5] "} {
+		if got := joined(t, p.addr, "kept-many", join); got != want {
+			t.Errorf("join with %s: %s, want %s", join, got, want)
 		}
-		if text := fmt.Sprint(positions); got.Type == "ok" && text != want || got.Type == "error" && (got.Code != want || got.Oldest != 3) {
-			t.Errorf("join with %s: %s, %+v", join, text, got)
-		}
-	}
-}
-
-// answer returns the next message, decoded.
-func (r *chatReader) answer() (a chatAnswer) {
-	r.t.Helper()
-	if err := json.Unmarshal([]byte(r.next()), &a); err != nil {
-		r.t.Fatal(err)
-	}
-	return a
-}
-
-// speak sends a chat by HTTP.
-func speak(t *testing.T, addr, room string, n int) {
-	t.Helper()
-	resp, err := http.Post("http://"+addr+"/v1/rooms/"+room+"/chats", "application/json", strings.NewReader(fmt.Sprintf(`{"text":"%d"}`, n)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		t.Fatal(resp.Status)
 	}
 }

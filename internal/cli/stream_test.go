@@ -12,28 +12,6 @@ import (
 	"github.com/tidewire/tidewire/internal/cli"
 )
 
-// shell runs commands on one database.
-type shell struct {
-	t   *testing.T
-	url string
-}
-
-// in runs a command with a standard input and wants an exit code.
-func (s shell) in(input string, want int, args ...string) (out, errOut string) {
-	s.t.Helper()
-	code, out, errOut := command(s.t, input, append(args, "--database-url", s.url)...)
-	if code != want {
-		s.t.Fatalf("%v: exit code %d, want %d\n%s%s", args, code, want, out, errOut)
-	}
-	return out, errOut
-}
-
-func (s shell) run(args ...string) string {
-	s.t.Helper()
-	out, _ := s.in("", cli.ExitOK, args...)
-	return out
-}
-
 func TestStream_Commands(t *testing.T) {
 	t.Parallel()
 	s := shell{t, migrated(t).URL}

@@ -43,20 +43,3 @@ func TestTestProxy(t *testing.T) {
 		t.Errorf("exit code %d", code)
 	}
 }
-
-// TestTestProxy_BadArguments: an address that cannot be is refused, with what is expected.
-func TestTestProxy_BadArguments(t *testing.T) {
-	t.Parallel()
-	for says, c := range map[string]struct {
-		args []string
-		code int
-	}{
-		"want HOST:PORT": {[]string{"localhost"}, cli.ExitUsage},
-		"--listen":       {[]string{"127.0.0.1:1", "--listen", "nowhere"}, cli.ExitListen},
-		"--control":      {[]string{"127.0.0.1:1", "--control", "nowhere"}, cli.ExitListen},
-	} {
-		if code, _, errOut := run(t, nil, append([]string{"test-proxy"}, c.args...)...); code != c.code || !strings.Contains(errOut, says) {
-			t.Errorf("%v: %d %s, want %q", c.args, code, errOut, says)
-		}
-	}
-}

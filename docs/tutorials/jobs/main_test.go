@@ -5,9 +5,9 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/tidewire/tidewire/internal/pgtest"
+	"github.com/tidewire/tidewire/internal/testkit"
 	"github.com/tidewire/tidewire/queue"
 )
 
@@ -50,15 +50,10 @@ func TestTutorial_Runs(t *testing.T) {
 	working, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- run(working) }()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+	testkit.Eventually(t, "the job is done", func() bool {
 		s, err := mails.Stats(t.Context())
-		if err == nil && s.Ready+s.Leased+s.Delayed == 0 {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%+v, %v: the job is not done", s, err)
-		}
-	}
+		return err == nil && s.Ready+s.Leased+s.Delayed == 0
+	})
 	stop()
 	if err := <-ended; err != nil {
 		t.Error(err)

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"time"
 
@@ -158,4 +159,52 @@ func (r named) onSocket(ctx context.Context, addr string, binary bool) (o outcom
 		}
 	}
 	return outcome{}, err
+}
+
+// makeNamed makes a request. last is the position of the client's last event.
+func makeNamed(number, sequence int, last int64, random *rand.Rand) named {
+	r := named{client: fmt.Sprint("client-", number), sequence: sequence, fields: make(map[string]any)}
+	n := 1
+	if random.IntN(3) == 0 {
+		n += random.IntN(20)
+	}
+	if r.kind = []string{"publish", "enqueue", "append", "chat"}[random.IntN(4)]; r.kind == "chat" {
+		n = 1
+	}
+	for i := range n {
+		r.payloads = append(r.payloads, fmt.Sprint(number, "/", sequence, "/", i))
+	}
+	var items []map[string]any
+	tag := fmt.Sprint("of:", number)
+	switch r.kind {
+	case "publish", "enqueue":
+		r.place = map[string]string{"publish": "s", "enqueue": "q"}[r.kind]
+		key := fmt.Sprint("k", random.IntN(20))
+		keyed := random.IntN(3) > 0
+		for _, payload := range r.payloads {
+			item := map[string]any{"payload": payload}
+			if keyed {
+				item["key"] = key
+			}
+			items = append(items, item)
+		}
+		if r.fields["messages"] = items; n == 1 {
+			r.fields = items[0]
+		}
+	case "append":
+		for _, payload := range r.payloads {
+			items = append(items, map[string]any{"type": "T", "tags": []string{tag}, "data": payload})
+		}
+		r.fields["events"] = items
+		if random.IntN(3) > 0 {
+			if r.conflict = last > 0 && random.IntN(4) == 0; r.conflict {
+				last--
+			}
+			r.fields["condition"] = map[string]any{"after": last, "query": map[string]any{"items": []any{map[string]any{"tags": []string{tag}}}}}
+		}
+	case "chat":
+		r.place = fmt.Sprint("room-", random.IntN(3))
+		r.fields["text"] = r.payloads[0]
+	}
+	return r
 }
