@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/tidewire/tidewire/internal/testkit"
 	"github.com/tidewire/tidewire/stream"
 )
 
@@ -51,7 +52,7 @@ func TestPartitionedAppender_Routes(t *testing.T) {
 	if fmt.Sprint(turns) != "map[0:2 1:2 2:2 3:2]" {
 		t.Errorf("spread %v", turns)
 	}
-	await(t, "OnCommit of all partitions", func() bool {
+	testkit.Eventually(t, "OnCommit of all partitions", func() bool {
 		n := 0
 		committed.Range(func(any, any) bool { n++; return true })
 		return n == 4

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/tidewire/tidewire/internal/pg"
+	"github.com/tidewire/tidewire/internal/testkit"
 	"github.com/tidewire/tidewire/stream"
 )
 
@@ -117,7 +118,7 @@ func TestAppenders_OneIsAbandoned(t *testing.T) {
 	giveBack = occupySessions(t, pool)
 	all = submitAll(t, []*stream.Appender{appenders[0], appenders[1], appenders[2], appenders[4]}, "two")
 	giveBack()
-	await(t, "the round to be under way", func() bool {
+	testkit.Eventually(t, "the round to be under way", func() bool {
 		var n int
 		err := db.Pool.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'`).Scan(&n)
 		return err == nil && n > 0

@@ -14,6 +14,7 @@ import (
 
 	"github.com/tidewire/tidewire/internal/pg"
 	"github.com/tidewire/tidewire/internal/pgtest"
+	"github.com/tidewire/tidewire/internal/testkit"
 	"github.com/tidewire/tidewire/stream"
 )
 
@@ -103,7 +104,7 @@ func TestAppenders_ShareATransaction(t *testing.T) {
 	pool := smallPool(t, db, 8)
 	streams, appenders := several(t, db, pool, 20)
 	rounds := int64(0)
-	await(t, "19 streams to share a transaction", func() bool {
+	testkit.Eventually(t, "19 streams to share a transaction", func() bool {
 		rounds++
 		giveBack := occupySessions(t, pool)
 		all := submitAll(t, appenders, "one")
@@ -305,7 +306,7 @@ func TestSettleTogether(t *testing.T) {
 		exec(t, tx, send, number, s.ID())
 		got := make(chan []int64)
 		go func() { got <- settle(number) }()
-		await(t, "the question to wait", func() bool {
+		testkit.Eventually(t, "the question to wait", func() bool {
 			var n int
 			err := db.Pool.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'transactionid'`).Scan(&n)
 			return err == nil && n == 1

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tidewire/tidewire/internal/pgtest"
+	"github.com/tidewire/tidewire/internal/testkit"
 	"github.com/tidewire/tidewire/stream"
 )
 
@@ -86,7 +87,7 @@ func backup(t *testing.T, db pgtest.DB, s *stream.Stream) {
 		}
 		dumped <- err
 	}()
-	await(t, "the dump to wait", func() bool {
+	testkit.Eventually(t, "the dump to wait", func() bool {
 		var waits bool
 		err := db.Pool.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND relation = 'application'::regclass)`).Scan(&waits)
 		return err == nil && waits
@@ -178,7 +179,7 @@ func TestRetentionWorker_WaitsForDumps(t *testing.T) {
 	if err := dump.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "the drop", func() bool { return drop() > 0 })
+	testkit.Eventually(t, "the drop", func() bool { return drop() > 0 })
 }
 
 // TestPublication: a publication of all tables does not block anything.
@@ -222,7 +223,7 @@ func TestRetentionWorker_BesidePgDump(t *testing.T) {
 		}
 		dumped <- err
 	}()
-	await(t, "the dump to wait", func() bool {
+	testkit.Eventually(t, "the dump to wait", func() bool {
 		var waits bool
 		err := db.Pool.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND relation = 'tidewire.group_rotation'::regclass)`).Scan(&waits)
 		return err == nil && waits
@@ -230,7 +231,7 @@ func TestRetentionWorker_BesidePgDump(t *testing.T) {
 	alter(t, db.Pool, s, stream.Retention{MaxAge: time.Millisecond})
 	pool, looks := countingPool(t, db.URL, "tidewire.drop_expired")
 	keep(t, pool)
-	await(t, "attempts to drop", func() bool { return looks.count.Load() >= 5 })
+	testkit.Eventually(t, "attempts to drop", func() bool { return looks.count.Load() >= 5 })
 	if info := inspect(t, s); info.Oldest != before.Oldest {
 		t.Errorf("beside a dump the oldest became %d", info.Oldest)
 	}

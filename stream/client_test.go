@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tidewire/tidewire/internal/pgtest"
+	"github.com/tidewire/tidewire/internal/testkit"
 	"github.com/tidewire/tidewire/migrate"
 	"github.com/tidewire/tidewire/stream"
 )
@@ -161,7 +162,7 @@ func TestClient_CloseGivesUp(t *testing.T) {
 		_, err := s.Append(t.Context(), stream.Message{})
 		appended <- err
 	}()
-	await(t, "the append waits", func() bool {
+	testkit.Eventually(t, "the append waits", func() bool {
 		var waits bool
 		err := db.Pool.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND objid = $1 AND NOT granted)`, s.ID()).Scan(&waits)
 		return err == nil && waits

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tidewire/tidewire/internal/pgtest"
+	"github.com/tidewire/tidewire/internal/testkit"
 	"github.com/tidewire/tidewire/stream"
 )
 
@@ -28,7 +29,7 @@ func age(t *testing.T, db pgtest.DB, s *stream.Stream, sequence int64) {
 	}
 	a, stop := start(t, db.Pool, s, stream.AppenderConfig{})
 	mustAppendAs(t, a, stream.RequestID{Client: "clock", Sequence: sequence}, "tick")
-	await(t, "a rotation", func() bool {
+	testkit.Eventually(t, "a rotation", func() bool {
 		// PostgreSQL's autovacuum may have blocked the Appender's attempt.
 		if time.Since(tried) > 2*time.Second {
 			tried = time.Now()

@@ -343,13 +343,3 @@ func TestAppendAs_OneRoundTrip(t *testing.T) {
 		})
 	}
 }
-
-// await waits for a condition.
-func await(t *testing.T, what string, met func() bool) {
-	t.Helper()
-	for end := time.Now().Add(time.Minute); !met(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("waited in vain for %s", what)
-		}
-	}
-}

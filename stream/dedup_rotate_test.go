@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/tidewire/tidewire/internal/testkit"
 	"github.com/tidewire/tidewire/stream"
 )
 
@@ -72,7 +73,7 @@ func TestPartitioned_RotatesInTurn(t *testing.T) {
 	for i := range n {
 		mustAppendAs(t, a.Partition(i), stream.RequestID{Client: fmt.Sprint("p", i), Sequence: 1}, "x")
 	}
-	await(t, "all folds", func() bool { return folds.began.Load() == n })
+	testkit.Eventually(t, "all folds", func() bool { return folds.began.Load() == n })
 	if most := folds.most.Load(); most != 1 {
 		t.Errorf("%d folds at once, want one", most)
 	}

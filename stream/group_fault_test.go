@@ -17,6 +17,7 @@ import (
 
 	"github.com/tidewire/tidewire/internal/pg"
 	"github.com/tidewire/tidewire/internal/pgtest"
+	"github.com/tidewire/tidewire/internal/testkit"
 	"github.com/tidewire/tidewire/stream"
 )
 
@@ -200,7 +201,7 @@ func TestGroups_ReadersOfTheTables(t *testing.T) {
 	if err := holder.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "both tables to be small", func() bool {
+	testkit.Eventually(t, "both tables to be small", func() bool {
 		commit(20)
 		inUse, old := offsetTableSizes(t, db.Pool)
 		return old == 0 && inUse <= 500*52

@@ -17,6 +17,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tidewire/tidewire/internal/pgtest"
+	"github.com/tidewire/tidewire/internal/testkit"
 	"github.com/tidewire/tidewire/stream"
 )
 
@@ -176,7 +177,7 @@ func spreadUntil(t *testing.T, a *stream.PartitionedAppender, over <-chan struct
 // order of their names.
 func awaitOwned(t *testing.T, db pgtest.DB, s *stream.Stream, want string) {
 	t.Helper()
-	await(t, "partitions owned: "+want, func() bool {
+	testkit.Eventually(t, "partitions owned: "+want, func() bool {
 		all, err := s.Members(t.Context(), "g")
 		var owned []string
 		for _, m := range all {
@@ -199,7 +200,7 @@ func (d deliveries) awaitProgress(t *testing.T, s *stream.Stream) {
 		return n
 	}
 	before := count()
-	await(t, "deliveries in all partitions", func() bool { return count() > before+1 })
+	testkit.Eventually(t, "deliveries in all partitions", func() bool { return count() > before+1 })
 }
 
 // TestMember_ComeGoAndDie divides six partitions, to which messages are appended
@@ -244,7 +245,7 @@ func TestMember_ComeGoAndDie(t *testing.T) {
 // awaitAllDelivered waits until the group's offsets are at the end.
 func awaitAllDelivered(t *testing.T, db pgtest.DB, s *stream.Stream) {
 	t.Helper()
-	await(t, "the group to be at the end", func() bool {
+	testkit.Eventually(t, "the group to be at the end", func() bool {
 		all, err := s.Groups(t.Context())
 		return err == nil && len(all) == 1 && all[0].Lag == 0
 	})
@@ -283,7 +284,7 @@ func TestMember_LeasesLost(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 8))
 			for range 8 {
 				before := handled.Load()
-				await(t, "deliveries", func() bool { return handled.Load() > before+5 })
+				testkit.Eventually(t, "deliveries", func() bool { return handled.Load() > before+5 })
 				endLeases(t, db, random.IntN(2), 2)
 			}
 			close(over)

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tidewire/tidewire/internal/testkit"
 	"github.com/tidewire/tidewire/stream"
 )
 
@@ -74,15 +75,15 @@ func TestMember_GetsAllInOrder(t *testing.T) {
 		return n
 	}
 	first := join(t, db.URL, nil, s, stream.MemberConfig{Handle: handle})
-	await(t, "what there was", func() bool { return count() == 50 })
+	testkit.Eventually(t, "what there was", func() bool { return count() == 50 })
 	appendKeys(50, 100)
-	await(t, "what came", func() bool { return count() == 100 })
+	testkit.Eventually(t, "what came", func() bool { return count() == 100 })
 	if err := first.stop(); err != nil {
 		t.Error(err)
 	}
 	appendKeys(100, 150)
 	join(t, db.URL, nil, s, stream.MemberConfig{Handle: handle})
-	await(t, "what came between two members", func() bool { return count() == 150 })
+	testkit.Eventually(t, "what came between two members", func() bool { return count() == 150 })
 	for n := range 150 {
 		key := fmt.Sprint("k", n%10)
 		if got := seen[key][n/10]; got != fmt.Sprint(n) {
@@ -106,7 +107,7 @@ func TestMember_OfAnOrdinaryStream(t *testing.T) {
 	if n := <-got; n != 2 {
 		t.Errorf("%d messages, want 2", n)
 	}
-	await(t, "two members", func() bool {
+	testkit.Eventually(t, "two members", func() bool {
 		all, err := s.Members(t.Context(), "g")
 		return err == nil && len(all) == 2 && all[0].Name == "m" && len(all[0].Partitions)+len(all[1].Partitions) == 1
 	})
@@ -125,7 +126,7 @@ func TestMember_EndsWithTheStream(t *testing.T) {
 	}
 	over := make(chan error, 1)
 	go func() { over <- m.Run(t.Context()) }()
-	await(t, "ownership", func() bool {
+	testkit.Eventually(t, "ownership", func() bool {
 		all, err := s.Members(t.Context(), "g")
 		return err == nil && len(all) == 1 && len(all[0].Partitions) == 2
 	})
@@ -173,7 +174,7 @@ func TestMember_PausedIsFenced(t *testing.T) {
 	if page := <-taken; len(page) != 3 {
 		t.Errorf("the next owner got %d messages, want 3", len(page))
 	}
-	await(t, "the loss", func() bool { return !o.Valid() })
+	testkit.Eventually(t, "the loss", func() bool { return !o.Valid() })
 	gs, _ := runGroups(t, db.Pool, stream.GroupsConfig{})
 	g := openGroup(t, gs, s.Partition(0), "g")
 	if at, err := g.CommitOwned(t.Context(), o.Token, 2); !errors.Is(err, stream.ErrNotOwner) {
@@ -183,7 +184,7 @@ func TestMember_PausedIsFenced(t *testing.T) {
 	if err := old.stop(); err != nil {
 		t.Error(err)
 	}
-	await(t, "the commit of the owner", func() bool { at, err := g.Offset(t.Context()); return err == nil && at == 3 })
+	testkit.Eventually(t, "the commit of the owner", func() bool { at, err := g.Offset(t.Context()); return err == nil && at == 3 })
 }
 
 // TestMember_CommitsBesideOthers: owned offsets and others share a batch.

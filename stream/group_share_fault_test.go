@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/tidewire/tidewire/internal/testkit"
 	"github.com/tidewire/tidewire/stream"
 )
 
@@ -68,7 +69,7 @@ func TestCoordinator_DeadConnection(t *testing.T) {
 		return at
 	}
 	until := lasts()
-	await(t, "a heartbeat on another connection", func() bool { return lasts().After(until.Add(time.Second)) })
+	testkit.Eventually(t, "a heartbeat on another connection", func() bool { return lasts().After(until.Add(time.Second)) })
 }
 
 // TestCoordinator_RenewedIsNotDead: a lock on the row of an expired member means

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tidewire/tidewire/internal/pgtest"
+	"github.com/tidewire/tidewire/internal/testkit"
 	"github.com/tidewire/tidewire/stream"
 )
 
@@ -81,7 +82,7 @@ LEFT JOIN tidewire.share_number AS n ON n.owner = m.id WHERE s.name = $1 GROUP B
 
 func awaitShares(t *testing.T, db pgtest.DB, name, want string) {
 	t.Helper()
-	await(t, "shares of "+want, func() bool { return shares(t, db, name) == want })
+	testkit.Eventually(t, "shares of "+want, func() bool { return shares(t, db, name) == want })
 }
 
 // endLeases ends the leases of members whose number modulo n is rest, as another
@@ -187,11 +188,11 @@ func TestCoordinator_LostLease(t *testing.T) {
 	joinShare(t, db.Pool, stream.CoordinatorConfig{Name: "things", Numbers: 3, Own: own, Heartbeat: 40 * time.Millisecond})
 	count := func() (int, int) { mu.Lock(); defer mu.Unlock(); return len(tokens), len(lost) }
 	for round := range 3 {
-		await(t, "all numbers", func() bool { owned, _ := count(); return owned == 3*(round+1) })
+		testkit.Eventually(t, "all numbers", func() bool { owned, _ := count(); return owned == 3*(round+1) })
 		endLeases(t, db, 0, 1)
-		await(t, "the loss", func() bool { _, lost := count(); return lost == 3*(round+1) })
+		testkit.Eventually(t, "the loss", func() bool { _, lost := count(); return lost == 3*(round+1) })
 	}
-	await(t, "all numbers again", func() bool { owned, _ := count(); return owned == 12 })
+	testkit.Eventually(t, "all numbers again", func() bool { owned, _ := count(); return owned == 12 })
 	mu.Lock()
 	defer mu.Unlock()
 	slices.Sort(tokens)
@@ -226,7 +227,7 @@ func TestCoordinator_LongWriter(t *testing.T) {
 	}
 	for range 3 {
 		before := until()
-		await(t, "a heartbeat", func() bool { return until().After(before) })
+		testkit.Eventually(t, "a heartbeat", func() bool { return until().After(before) })
 	}
 	if !o.Valid() {
 		t.Error("the lease is lost")
@@ -262,7 +263,7 @@ func TestCoordinator_WritesWhileOwned(t *testing.T) {
 	exec(t, db.Pool, `UPDATE tidewire.share_member SET until = clock_timestamp()`)
 	other := newOwners(t, 1)
 	joinShare(t, db.Pool, stream.CoordinatorConfig{Name: "thing", Numbers: 1, Own: other.own, Heartbeat: 40 * time.Millisecond})
-	await(t, "the next one to wait for the transaction", func() bool {
+	testkit.Eventually(t, "the next one to wait for the transaction", func() bool {
 		var waiting int
 		err := db.Pool.QueryRow(t.Context(), `SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND classid = 1953064038 AND NOT granted`).Scan(&waiting)
 		return err == nil && waiting > 0
@@ -271,7 +272,7 @@ func TestCoordinator_WritesWhileOwned(t *testing.T) {
 		t.Error("there is another owner while the first one writes")
 	}
 	commitTx(t, tx)
-	await(t, "the next owner", func() bool { return other.now[0].Load() != 0 })
+	testkit.Eventually(t, "the next owner", func() bool { return other.now[0].Load() != 0 })
 	tx = begin(t, db.Pool, "read committed")
 	if len(hold()) != 0 {
 		t.Error("one that owns no more may write")

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/tidewire/tidewire/internal/testkit"
 	"github.com/tidewire/tidewire/stream"
 )
 
@@ -198,7 +199,7 @@ func TestHistory_LossesOfTwo(t *testing.T) {
 	ended := make(chan struct{})
 	go func() { defer close(ended); hub.Run(ctx) }()
 	t.Cleanup(func() { stop(); <-ended })
-	await(t, "losses", func() bool { return hub.Lost() >= 20 })
+	testkit.Eventually(t, "losses", func() bool { return hub.Lost() >= 20 })
 	if n := hub.Lost(); n != 20 {
 		t.Errorf("the hub has found %d lost positions, want 20", n)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/tidewire/tidewire/internal/testkit"
 	"github.com/tidewire/tidewire/stream"
 )
 
@@ -114,7 +115,7 @@ func TestHub_IdleAsksForNoStream(t *testing.T) {
 		}
 	}
 	// Transactions of others that are under way may make more looks necessary.
-	await(t, "ten looks with nothing else", func() bool {
+	testkit.Eventually(t, "ten looks with nothing else", func() bool {
 		from, others := looks.count.Load(), looks.others.Load()
 		for looks.count.Load() < from+10 {
 			time.Sleep(time.Millisecond)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/tidewire/tidewire/internal/pg"
 	"github.com/tidewire/tidewire/internal/pgtest"
+	"github.com/tidewire/tidewire/internal/testkit"
 	"github.com/tidewire/tidewire/migrate"
 	"github.com/tidewire/tidewire/stream"
 )
@@ -144,7 +145,7 @@ func TestAppender_LockInTurn(t *testing.T) {
 			}
 		})
 	}
-	await(t, "all others to want the lock", func() bool {
+	testkit.Eventually(t, "all others to want the lock", func() bool {
 		var waiting int
 		err := db.Pool.QueryRow(t.Context(), `SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = $1 AND NOT granted
 			AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`, s.ID()).Scan(&waiting)

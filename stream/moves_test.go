@@ -13,6 +13,7 @@ import (
 
 	"github.com/tidewire/tidewire/internal/pg"
 	"github.com/tidewire/tidewire/internal/pgtest"
+	"github.com/tidewire/tidewire/internal/testkit"
 	"github.com/tidewire/tidewire/stream"
 )
 
@@ -55,7 +56,7 @@ func TestAppendTx_BesideEnsureQueue(t *testing.T) {
 		holder := begin(t, db.Pool, pgx.ReadCommitted)
 		exec(t, holder, `SELECT pg_advisory_xact_lock(1953064037, $1)`, s.ID())
 		waiting := func(n int) {
-			await(t, "waiters", func() bool {
+			testkit.Eventually(t, "waiters", func() bool {
 				var got int
 				err := holder.QueryRow(t.Context(), `SELECT count(*) FROM pg_locks WHERE NOT granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`).Scan(&got)
 				return err == nil && got >= n
@@ -213,7 +214,7 @@ func TestAppendTx_MovedMeanwhile(t *testing.T) {
 			exec(t, holder, `SELECT pg_advisory_xact_lock(1953064037, $1)`, s.ID())
 			published := make(chan error, 1)
 			go func() { published <- publishIn("second") }()
-			await(t, "the publisher", func() bool {
+			testkit.Eventually(t, "the publisher", func() bool {
 				var n int
 				err := holder.QueryRow(t.Context(), `SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`).Scan(&n)
 				return err == nil && n == 1

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tidewire/tidewire/internal/pgtest"
+	"github.com/tidewire/tidewire/internal/testkit"
 	"github.com/tidewire/tidewire/stream"
 )
 
@@ -73,7 +74,7 @@ func openBesideRetention(t *testing.T, db pgtest.DB, s *stream.Stream) {
 			t.Error(err)
 		}
 	})
-	await(t, "the group to wait for the lock", func() bool {
+	testkit.Eventually(t, "the group to wait for the lock", func() bool {
 		var waits bool
 		err := db.Pool.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND locktype = 'advisory'
 			AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))`).Scan(&waits)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tidewire/tidewire/internal/pgtest"
+	"github.com/tidewire/tidewire/internal/testkit"
 	"github.com/tidewire/tidewire/stream"
 )
 
@@ -120,7 +121,7 @@ func sharedUnderLoad(t *testing.T, seed uint64) {
 	pause := func() { time.Sleep(time.Duration(500+random.IntN(500)) * time.Millisecond) }
 	pause()
 	for _, k := range all[:streams-1] {
-		await(t, k.s.Name()+" to lose messages", func() bool { return inspect(t, k.s).Oldest > 1 })
+		testkit.Eventually(t, k.s.Name()+" to lose messages", func() bool { return inspect(t, k.s).Oldest > 1 })
 	}
 	moveStream(t, db.Pool, all[0].s)
 	pause()

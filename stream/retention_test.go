@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tidewire/tidewire/internal/pgtest"
+	"github.com/tidewire/tidewire/internal/testkit"
 	"github.com/tidewire/tidewire/stream"
 )
 
@@ -44,17 +45,13 @@ func inspect(t *testing.T, s *stream.Stream) stream.Info {
 }
 
 // waitInfo waits until the stream's Info is as wanted.
-func waitInfo(t *testing.T, s *stream.Stream, what string, want func(stream.Info) bool) stream.Info {
+func waitInfo(t *testing.T, s *stream.Stream, what string, want func(stream.Info) bool) (info stream.Info) {
 	t.Helper()
-	for end := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
-		info := inspect(t, s)
-		if want(info) {
-			return info
-		}
-		if time.Now().After(end) {
-			t.Fatalf("%s: %+v", what, info)
-		}
-	}
+	testkit.Eventually(t, what, func() bool {
+		info = inspect(t, s)
+		return want(info)
+	})
+	return info
 }
 
 // wantTooOld wants the error to say that oldest is the oldest kept.
@@ -130,7 +127,7 @@ func TestRetentionWorker_SweepsUpMarks(t *testing.T) {
 		t.Errorf("after a batch of another writer there are %d marks, want 2", n)
 	}
 	keep(t, db.Pool)
-	await(t, "the sweep", func() bool { return marks() == 1 })
+	testkit.Eventually(t, "the sweep", func() bool { return marks() == 1 })
 }
 
 // TestRetentionWorker_BySize tests every way of reading with dropped messages.

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tidewire/tidewire/internal/pgtest"
+	"github.com/tidewire/tidewire/internal/testkit"
 	"github.com/tidewire/tidewire/stream"
 )
 
@@ -48,7 +49,7 @@ func rotateShared(t *testing.T, db pgtest.DB, s *stream.Stream) {
 	t.Helper()
 	before := turn(t, db)
 	exec(t, db.Pool, agedSharedSQL, 2*stream.KeepRequests)
-	await(t, "a rotation", func() bool {
+	testkit.Eventually(t, "a rotation", func() bool {
 		if err := stream.RotateRequests(t.Context(), db.Pool, s); err != nil {
 			t.Errorf("rotate: %v", err)
 		}
@@ -71,7 +72,7 @@ func turn(t *testing.T, db pgtest.DB) (n int) {
 // awaitLockWaiter waits until a session waits for a lock in the database of the test.
 func awaitLockWaiter(t *testing.T, db pgtest.DB) {
 	t.Helper()
-	await(t, "somebody to wait for a lock", func() bool {
+	testkit.Eventually(t, "somebody to wait for a lock", func() bool {
 		var waits bool
 		err := db.Pool.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock')`).Scan(&waits)
 		return err == nil && waits
@@ -126,7 +127,7 @@ func TestSharedRequests_ManyStreams(t *testing.T) {
 		return got
 	}
 	rounds := int64(0)
-	await(t, "499 streams to share a transaction", func() bool {
+	testkit.Eventually(t, "499 streams to share a transaction", func() bool {
 		rounds++
 		for i, got := range submit(pool, appenders, func(int) int64 { return rounds }) {
 			if want := (stream.Appended{First: 2 * rounds, Last: 2 * rounds}); got != want {

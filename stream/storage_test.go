@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tidewire/tidewire/internal/pgtest"
+	"github.com/tidewire/tidewire/internal/testkit"
 	"github.com/tidewire/tidewire/stream"
 )
 
@@ -50,7 +51,7 @@ func TestShared_FollowedWhileItMoves(t *testing.T) {
 				cfg = stream.HubConfig{NoListen: true, Poll: 20 * time.Millisecond}
 			}
 			followUnderLoad(t, pools(t, db.URL, 2), s, cfg, 100, seed, func() {
-				await(t, "messages", func() bool { head, err := s.Head(t.Context()); return err == nil && head > int64(100*(seed+1)) })
+				testkit.Eventually(t, "messages", func() bool { head, err := s.Head(t.Context()); return err == nil && head > int64(100*(seed+1)) })
 				moveStream(t, db.Pool, s)
 			})
 			if isShared(t, db, s) {
