@@ -167,10 +167,7 @@ func TestAppender_PostgreSQLKilledUnderLoad(t *testing.T) {
 			if _, err := migrate.Up(t.Context(), nodes[0]); err != nil {
 				t.Fatal(err)
 			}
-			s, err := stream.Ensure(t.Context(), nodes[0], "killed", stream.Options{Keyed: true})
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := ensureWith(t, nodes[0], "killed", stream.Options{Keyed: true})
 			var l ledger
 			var calling, killing sync.WaitGroup
 			loading := make(chan struct{})
@@ -273,10 +270,7 @@ func TestAppender_WritesWhenPostgreSQLIsBack(t *testing.T) {
 	if _, err := migrate.Up(t.Context(), pool); err != nil {
 		t.Fatal(err)
 	}
-	s, err := stream.Ensure(t.Context(), pool, "away", stream.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := ensureWith(t, pool, "away", stream.Options{})
 	if err := server.Kill(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -61,14 +61,9 @@ func TestAppender_StopAnswersWhatItAccepted(t *testing.T) {
 // block locks the stream's table until the end of the transaction.
 func block(t *testing.T, db pgtest.DB) pgx.Tx {
 	t.Helper()
-	lock, err := db.Pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	lock := begin(t, db.Pool, "")
 	t.Cleanup(func() { lock.Rollback(context.Background()) })
-	if _, err := lock.Exec(t.Context(), `LOCK TABLE tidewire.stream_1000 IN ACCESS EXCLUSIVE MODE`); err != nil {
-		t.Fatal(err)
-	}
+	exec(t, lock, `LOCK TABLE tidewire.stream_1000 IN ACCESS EXCLUSIVE MODE`)
 	return lock
 }
 
@@ -94,9 +89,7 @@ func TestAppender_FullWaitsAndObeysContext(t *testing.T) {
 		t.Errorf("%d calls of 64 KiB into two batches of 1 MiB: %v, want the context's error", accepted, err)
 	}
 	accepted-- // the last one was not accepted
-	if err := lock.Rollback(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	rollBack(t, lock)
 	stop()
 	if int(stored.Load()) != accepted {
 		t.Errorf("%d stored, %d accepted", stored.Load(), accepted)

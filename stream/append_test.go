@@ -86,10 +86,7 @@ func TestAppender_MethodsStoreTheSame(t *testing.T) {
 		{6, new("last"), nil, []byte("end")},
 	}
 	for name, method := range bothMethods {
-		s, err := stream.Ensure(t.Context(), db.Pool, name, stream.Options{Keyed: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := ensureWith(t, db.Pool, name, stream.Options{Keyed: true})
 		a := run(t, db.Pool, s, stream.AppenderConfig{Writer: stream.WriterConfig{Method: method}})
 		if first := mustAppend(t, a, msgs...); first != 1 {
 			t.Errorf("%s: first position %d", name, first)
@@ -216,9 +213,7 @@ func TestAppender_RefusesOnlyWhatPostgreSQLDoes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			db, s := ensureOwn(t)
-			if _, err := db.Pool.Exec(t.Context(), `ALTER TABLE tidewire.stream_1000 ADD CHECK (payload <> 'bad')`); err != nil {
-				t.Fatal(err)
-			}
+			exec(t, db.Pool, `ALTER TABLE tidewire.stream_1000 ADD CHECK (payload <> 'bad')`)
 			a := stream.NewAppender(db.Pool, s, stream.AppenderConfig{Writer: stream.WriterConfig{Method: method}})
 			positions := make(map[string]int64)
 			var refused, last int64
@@ -271,10 +266,7 @@ func TestAppender_ManyOnFewConnections(t *testing.T) {
 	var calling, waiting sync.WaitGroup
 	locks := make([]pgx.Tx, 2)
 	for n := range 40 {
-		s, err := stream.Ensure(t.Context(), db.Pool, fmt.Sprint("room ", n), stream.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := ensureWith(t, db.Pool, fmt.Sprint("room ", n), stream.Options{})
 		running := &calling
 		if n < len(locks) {
 			locks[n], running = begin(t, db.Pool, pgx.ReadCommitted), &waiting

@@ -119,9 +119,7 @@ func TestAppenders_OneIsAbandoned(t *testing.T) {
 	all = submitAll(t, []*stream.Appender{appenders[0], appenders[1], appenders[2], appenders[4]}, "two")
 	giveBack()
 	testkit.Eventually(t, "the round to be under way", func() bool {
-		var n int
-		err := db.Pool.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'`).Scan(&n)
-		return err == nil && n > 0
+		return value[int](t, db.Pool, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'`) > 0
 	})
 	if err := appenders[4].Submit(t.Context(), messages("three"), func(_ stream.Appended, err error) { one <- err }); err != nil {
 		t.Fatal(err)
@@ -148,10 +146,7 @@ func TestAppenders_StopBesideOthers(t *testing.T) {
 	db := setup(t)
 	pool := smallPool(t, db, 8)
 	streams, appenders := several(t, db, pool, 4)
-	last, err := stream.Ensure(t.Context(), db.Pool, "last", stream.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	last := ensureWith(t, db.Pool, "last", stream.Options{})
 	for n := range 20 {
 		all := submitAll(t, appenders, fmt.Sprint(n))
 		a, stop := start(t, pool, last, stream.AppenderConfig{})

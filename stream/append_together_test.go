@@ -23,10 +23,7 @@ import (
 func several(t *testing.T, db pgtest.DB, pool *pgxpool.Pool, n int) (streams []*stream.Stream, appenders []*stream.Appender) {
 	t.Helper()
 	for i := range n {
-		s, err := stream.Ensure(t.Context(), db.Pool, fmt.Sprint("stream-", i), stream.Options{OwnTables: i%2 == 1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := ensureWith(t, db.Pool, fmt.Sprint("stream-", i), stream.Options{OwnTables: i%2 == 1})
 		streams = append(streams, s)
 		appenders = append(appenders, run(t, pool, s, stream.AppenderConfig{Writer: stream.WriterConfig{LockTimeout: time.Minute}})) // as long as a test holds locks
 	}
@@ -173,9 +170,7 @@ func TestAppenders_SomeAreLocked(t *testing.T) {
 	}
 	exec(t, tx, `DELETE FROM tidewire.stream WHERE id = $1`, streams[4].ID())
 	exec(t, tx, `SELECT tidewire.drop_stream_tables($1)`, streams[4].ID())
-	if err := tx.Commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	commitTx(t, tx)
 	kept.Wait()
 	if kept.errs[0] != nil || kept.errs[1] != nil || !errors.Is(kept.errs[2], stream.ErrNotFound) {
 		t.Errorf("those that were locked: %v, want none, none, and that the stream is not found", kept.errs)
@@ -307,14 +302,10 @@ func TestSettleTogether(t *testing.T) {
 		got := make(chan []int64)
 		go func() { got <- settle(number) }()
 		testkit.Eventually(t, "the question to wait", func() bool {
-			var n int
-			err := db.Pool.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'transactionid'`).Scan(&n)
-			return err == nil && n == 1
+			return value[int](t, db.Pool, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'transactionid'`) == 1
 		})
 		if commit {
-			if err := tx.Commit(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			commitTx(t, tx)
 		} else {
 			tx.Rollback(t.Context())
 		}

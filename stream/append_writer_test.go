@@ -149,16 +149,9 @@ func TestWriter_VisibleOrderIsPositionOrder(t *testing.T) {
 // smallPool is a pool on db with conns connections.
 func smallPool(t *testing.T, db pgtest.DB, conns int32) *pgxpool.Pool {
 	t.Helper()
-	cfg, err := pgxpool.ParseConfig(db.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cfg.MaxConns = conns
-	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(pool.Close)
+	pool := poolWith(t, db.URL, func(cfg *pgxpool.Config) {
+		cfg.MaxConns = conns
+	})
 	return pool
 }
 
@@ -198,9 +191,7 @@ func TestWriter_DefiniteErrorStoresNothing(t *testing.T) {
 	db := setup(t)
 	w := stream.NewWriter(db.Pool, stream.WriterConfig{})
 	defer w.Close()
-	if _, err := db.Pool.Exec(t.Context(), `ALTER TABLE messages ADD CHECK (payload <> 'bad')`); err != nil {
-		t.Fatal(err)
-	}
+	exec(t, db.Pool, `ALTER TABLE messages ADD CHECK (payload <> 'bad')`)
 	if err := w.Write(t.Context(), batchOf([]byte("good"), []byte("bad"))); pg.Code(err) != "23514" {
 		t.Fatalf("Write: %v, want the check violation", err)
 	}

@@ -70,11 +70,7 @@ func backup(t *testing.T, db pgtest.DB, s *stream.Stream) {
 	}
 
 	exec(t, db.Pool, `CREATE TABLE application (id int)`)
-	ddl, err := db.Pool.Begin(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ddl.Rollback(context.Background())
+	ddl := begin(t, db.Pool, "")
 	if _, err := ddl.Exec(ctx, `ALTER TABLE application ADD COLUMN more int`); err != nil {
 		t.Fatal(err)
 	}
@@ -88,9 +84,7 @@ func backup(t *testing.T, db pgtest.DB, s *stream.Stream) {
 		dumped <- err
 	}()
 	testkit.Eventually(t, "the dump to wait", func() bool {
-		var waits bool
-		err := db.Pool.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND relation = 'application'::regclass)`).Scan(&waits)
-		return err == nil && waits
+		return value[bool](t, db.Pool, `SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND relation = 'application'::regclass)`)
 	})
 
 	reach(t, db.Pool, s)
@@ -212,7 +206,6 @@ func TestRetentionWorker_BesidePgDump(t *testing.T) {
 	before := inspect(t, s)
 	// pg_dump locks in the order of names: it comes to these before the segments.
 	ddl := begin(t, db.Pool, pgx.ReadCommitted)
-	defer ddl.Rollback(context.Background())
 	exec(t, ddl, `ALTER TABLE tidewire.group_rotation ADD COLUMN more int`)
 	dumped := make(chan error, 1)
 	file := filepath.Join(t.TempDir(), "dump")
@@ -224,9 +217,7 @@ func TestRetentionWorker_BesidePgDump(t *testing.T) {
 		dumped <- err
 	}()
 	testkit.Eventually(t, "the dump to wait", func() bool {
-		var waits bool
-		err := db.Pool.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND relation = 'tidewire.group_rotation'::regclass)`).Scan(&waits)
-		return err == nil && waits
+		return value[bool](t, db.Pool, `SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND relation = 'tidewire.group_rotation'::regclass)`)
 	})
 	alter(t, db.Pool, s, stream.Retention{MaxAge: time.Millisecond})
 	pool, looks := countingPool(t, db.URL, "tidewire.drop_expired")

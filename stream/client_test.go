@@ -163,9 +163,7 @@ func TestClient_CloseGivesUp(t *testing.T) {
 		appended <- err
 	}()
 	testkit.Eventually(t, "the append waits", func() bool {
-		var waits bool
-		err := db.Pool.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND objid = $1 AND NOT granted)`, s.ID()).Scan(&waits)
-		return err == nil && waits
+		return value[bool](t, db.Pool, `SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND objid = $1 AND NOT granted)`, s.ID())
 	})
 	over, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -1,7 +1,6 @@
 package stream_test
 
 import (
-	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -134,7 +133,6 @@ func rotationBesideReaders(t *testing.T, db pgtest.DB, s *stream.Stream) {
 	first := mustAppendAs(t, a, stream.RequestID{Client: "p", Sequence: 5}, "once")
 	age(t, db, s, 1)
 	dump := repeatableRead(t, db, recorded)
-	defer dump.Rollback(context.Background())
 	if again := mustAppendAs(t, a, stream.RequestID{Client: "p", Sequence: 5}, "once"); again != first {
 		t.Errorf("repeated: %d, want %d", again, first)
 	}
@@ -144,9 +142,8 @@ func rotationBesideReaders(t *testing.T, db pgtest.DB, s *stream.Stream) {
 	if _, err := a.AppendAs(t.Context(), stream.RequestID{Client: "p", Sequence: 5}, messages("no")...); !errors.Is(err, stream.ErrSequenceTooOld) {
 		t.Errorf("repeated when the records went: %v, want ErrSequenceTooOld", err)
 	}
-	var rows int
-	if err := dump.QueryRow(t.Context(), recorded).Scan(&rows); err != nil || rows != 2 {
-		t.Errorf("the dump sees %d records, %v, want 2", rows, err)
+	if rows := value[int](t, dump, recorded); rows != 2 {
+		t.Errorf("the dump sees %d records, want 2", rows)
 	}
 }
 
@@ -171,18 +168,13 @@ func dropTakesTheRecords(t *testing.T, db pgtest.DB, s *stream.Stream) {
 	if _, err := a.AppendAs(t.Context(), stream.RequestID{Client: "p", Sequence: 3}, messages("x")...); !errors.Is(err, stream.ErrNotFound) {
 		t.Errorf("AppendAs to a dropped stream: %v, want ErrNotFound", err)
 	}
-	var left int
-	err := db.Pool.QueryRow(t.Context(), `
+	if left := value[int](t, db.Pool, `
 SELECT (SELECT count(*) FROM pg_class WHERE relname LIKE 'request\_1%') + (SELECT count(*) FROM tidewire.request_window)
 	+ (SELECT count(*) FROM tidewire.shared_request_0 WHERE stream = $1) + (SELECT count(*) FROM tidewire.shared_request_1 WHERE stream = $1)
-	+ (SELECT count(*) FROM tidewire.shared_request_floor WHERE stream = $1)`, s.ID()).Scan(&left)
-	if err != nil || left != 0 {
-		t.Errorf("%d tables and rows are left, %v", left, err)
+	+ (SELECT count(*) FROM tidewire.shared_request_floor WHERE stream = $1)`, s.ID()); left != 0 {
+		t.Errorf("%d tables and rows are left", left)
 	}
-	fresh, err := stream.Ensure(t.Context(), db.Pool, "orders", stream.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	fresh := ensureWith(t, db.Pool, "orders", stream.Options{})
 	mustAppendAs(t, run(t, db.Pool, fresh, stream.AppenderConfig{}), stream.RequestID{Client: "p", Sequence: 1}, "new")
 	wantStored(t, fresh, "new")
 	wantStored(t, other, "kept")

@@ -133,10 +133,7 @@ func TestAppendAs_PostgreSQLKilled(t *testing.T) {
 			if _, err := migrate.Up(t.Context(), nodes[0]); err != nil {
 				t.Fatal(err)
 			}
-			s, err := stream.Ensure(t.Context(), nodes[0], "killed", stream.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := ensureWith(t, nodes[0], "killed", stream.Options{})
 			var r retries
 			var calling sync.WaitGroup
 			loading := make(chan struct{})

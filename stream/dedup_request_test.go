@@ -136,16 +136,9 @@ func soon(t *testing.T) context.Context {
 func TestAppendAs_NoBackslashQuote(t *testing.T) {
 	t.Parallel()
 	db, s := ensure(t)
-	cfg, err := pgxpool.ParseConfig(db.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cfg.ConnConfig.RuntimeParams["backslash_quote"] = "off"
-	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(pool.Close)
+	pool := poolWith(t, db.URL, func(cfg *pgxpool.Config) {
+		cfg.ConnConfig.RuntimeParams["backslash_quote"] = "off"
+	})
 	a := run(t, pool, s, stream.AppenderConfig{Writer: stream.WriterConfig{Method: stream.Copy}})
 	for range 2 {
 		if first := mustAppendAs(t, a, stream.RequestID{Client: `o'b\rien`, Sequence: 1}, "x"); first != 1 {
@@ -279,10 +272,8 @@ func TestAppendAs_CostsNothingWithout(t *testing.T) {
 	a, stop := start(t, pool, s, stream.AppenderConfig{})
 	mustAppend(t, a, messages("x")...)
 	stop()
-	var relations int
-	err := db.Pool.QueryRow(t.Context(), `SELECT count(*) FROM pg_class WHERE relname LIKE 'request\_1%'`).Scan(&relations)
-	if err != nil || relations != 0 || counted.count.Load() != 0 {
-		t.Errorf("%d relations, %d statements, %v; want none", relations, counted.count.Load(), err)
+	if relations := value[int](t, db.Pool, `SELECT count(*) FROM pg_class WHERE relname LIKE 'request\_1%'`); relations != 0 || counted.count.Load() != 0 {
+		t.Errorf("%d relations, %d statements; want none", relations, counted.count.Load())
 	}
 }
 

@@ -21,10 +21,7 @@ func lookUpWith(t *testing.T, maker, pool *pgxpool.Pool, name string, opts strea
 	if _, err := stream.Ensure(t.Context(), maker, name, opts); err != nil {
 		t.Fatal(err)
 	}
-	s, err := stream.Lookup(t.Context(), pool, name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := lookUp(t, pool, name)
 	return s
 }
 
@@ -100,10 +97,7 @@ func TestFailover_Retention(t *testing.T) {
 			if _, err := migrate.EnterHistory(t.Context(), after); err != nil {
 				t.Fatal(err)
 			}
-			s, err := stream.Lookup(t.Context(), after, "orders")
-			if err != nil {
-				t.Fatal(err)
-			}
+			s = lookUp(t, after, "orders")
 			check := func(when string) {
 				t.Helper()
 				for _, position := range []int64{lost[0], lost[9], lost[9] + 5} {

@@ -70,10 +70,7 @@ func TestFailover_Asynchronous(t *testing.T) {
 			t.Parallel()
 			p := pgtest.StartPair(t, openMigrated)
 			p.Unsynchronised(t)
-			s, err := stream.Ensure(t.Context(), p.Pool, "orders", opts)
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := ensureWith(t, p.Pool, "orders", opts)
 			pool := bothOf(t, p)
 			hub, _ := runHub(t, pool, stream.HubConfig{Poll: 100 * time.Millisecond})
 			a := run(t, pool, s, stream.AppenderConfig{Hub: hub})
@@ -101,10 +98,7 @@ func TestFailover_Asynchronous(t *testing.T) {
 				t.Errorf("%d positions are said to be lost, want 10", n)
 			}
 
-			there, err := stream.Lookup(t.Context(), after, "orders")
-			if err != nil {
-				t.Fatal(err)
-			}
+			there := lookUp(t, after, "orders")
 			wantLost(t, "a check of what is lost", there.Check(t.Context(), lost[4]), kept[49])
 			for _, position := range []int64{kept[20], kept[49]} {
 				if err := there.Check(t.Context(), position); err != nil {
@@ -142,14 +136,11 @@ func TestFailover_Asynchronous(t *testing.T) {
 			wantLost(t, "a new one that had some, later", nextError(t, subscribe(t, hub, s, stream.After(lost[4]))), kept[49])
 			wantLost(t, "one at another node, later", nextError(t, subscribe(t, other, s, stream.After(lost[9]))), kept[49])
 			for after, want := range map[int64]int64{kept[48]: kept[49], kept[49]: fresh[0], fresh[2]: fresh[3]} {
-				found, err := stream.Lookup(t.Context(), pool, s.Name())
-				if err != nil {
-					t.Fatal(err)
-				}
+				found := lookUp(t, pool, s.Name())
 				if page, err := found.Read(t.Context(), after, 1); err != nil || len(page) != 1 || page[0].Position != want {
 					t.Errorf("after %d: %v, %v, want %d", after, page, err, want)
 				}
-				_, err = found.Read(t.Context(), lost[0], 1)
+				_, err := found.Read(t.Context(), lost[0], 1)
 				wantLost(t, "a read", err, kept[49])
 				_, err = found.ReadPage(t.Context(), fresh[4]+1, 10, 1000)
 				wantLost(t, "a page past the end", err, fresh[4])
@@ -191,10 +182,7 @@ func TestFailover_EachWayOfWriting(t *testing.T) {
 			tx := begin(t, pool, level)
 			publish(t, tx, s, "x")
 			commitTx(t, tx)
-			found, err := stream.Lookup(t.Context(), pool, s.Name())
-			if err != nil {
-				t.Fatal(err)
-			}
+			found := lookUp(t, pool, s.Name())
 			head, err := found.Head(t.Context())
 			if err != nil {
 				t.Fatal(err)
@@ -206,10 +194,7 @@ func TestFailover_EachWayOfWriting(t *testing.T) {
 	streams := make(map[string]*stream.Stream)
 	for way := range ways {
 		for name, opts := range storages {
-			s, err := stream.Ensure(t.Context(), p.Pool, way+" "+name, opts)
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := ensureWith(t, p.Pool, way+" "+name, opts)
 			mustAppend(t, run(t, p.Pool, s, stream.AppenderConfig{}), stream.Message{})
 			streams[way+" "+name] = s
 		}
@@ -280,10 +265,7 @@ func TestFailover_LostUnfollowed(t *testing.T) {
 			hub, _ := runHub(t, pool, stream.HubConfig{Poll: 100 * time.Millisecond})
 			appenders := map[string]*stream.Appender{"idle": nil, "busy": nil, "kept": nil}
 			for name := range appenders {
-				s, err := stream.Ensure(t.Context(), p.Pool, name, opts)
-				if err != nil {
-					t.Fatal(err)
-				}
+				s := ensureWith(t, p.Pool, name, opts)
 				appenders[name] = run(t, pool, s, stream.AppenderConfig{Hub: hub})
 				if name != "idle" { // this history loses its first messages
 					appendEach(t, appenders[name], "kept", 20)
@@ -319,10 +301,7 @@ func TestFailover_FindLost(t *testing.T) {
 		if _, err := stream.Ensure(t.Context(), p.Pool, name, storages["own"]); err != nil {
 			t.Fatal(err)
 		}
-		s, err := stream.Lookup(t.Context(), pool, name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := lookUp(t, pool, name)
 		streams[name], appenders[name] = s, run(t, pool, s, stream.AppenderConfig{})
 		if name != "unused" {
 			appendEach(t, appenders[name], "kept", 20)

@@ -1,7 +1,6 @@
 package stream_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -174,14 +173,8 @@ func TestGroup_CommitsShareTransactions(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := writes.count.Load()
-	tx, err := db.Pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer tx.Rollback(context.Background())
-	if _, err := tx.Exec(t.Context(), `SELECT pg_advisory_xact_lock(1953064037, 2)`); err != nil {
-		t.Fatal(err)
-	}
+	tx := begin(t, db.Pool, "")
+	exec(t, tx, `SELECT pg_advisory_xact_lock(1953064037, 2)`)
 	var committing sync.WaitGroup
 	for _, g := range all {
 		committing.Go(func() {
@@ -191,9 +184,7 @@ func TestGroup_CommitsShareTransactions(t *testing.T) {
 		})
 	}
 	time.Sleep(200 * time.Millisecond) // all have come
-	if err := tx.Rollback(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	rollBack(t, tx)
 	committing.Wait()
 	if n := writes.count.Load() - before; n == 0 || n > callers/4 {
 		t.Errorf("%d transactions for %d commits", n, callers)

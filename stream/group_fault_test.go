@@ -131,7 +131,6 @@ func TestGroups_RotateUnderLoad(t *testing.T) {
 	db, s := ensureOwn(t)
 	// Any snapshot held, of a transaction that has not read the tables.
 	holder := repeatableRead(t, db, `SELECT FROM tidewire.stream`)
-	defer holder.Rollback(context.Background())
 	enough, stop := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer stop()
 	var counting sync.WaitGroup
@@ -183,7 +182,6 @@ func TestGroups_ReadersOfTheTables(t *testing.T) {
 	gs, _ := runGroups(t, db.Pool, smallTables)
 	g := openGroup(t, gs, s, "g")
 	holder := repeatableRead(t, db, `SELECT count(*) FROM tidewire.group_offset_0, tidewire.group_offset_1`)
-	defer holder.Rollback(context.Background())
 	position := int64(0)
 	commit := func(n int) {
 		for range n {
@@ -198,9 +196,7 @@ func TestGroups_ReadersOfTheTables(t *testing.T) {
 	if inUse, old := offsetTableSizes(t, db.Pool); old == 0 || inUse < 1000*52 {
 		t.Errorf("tables of %d and %d bytes, want none truncated", inUse, old)
 	}
-	if err := holder.Rollback(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	rollBack(t, holder)
 	testkit.Eventually(t, "both tables to be small", func() bool {
 		commit(20)
 		inUse, old := offsetTableSizes(t, db.Pool)
@@ -217,9 +213,7 @@ func TestGroups_ManyGroupsRotateSeldom(t *testing.T) {
 	reach(t, db.Pool, s)
 	gs, _ := runGroups(t, db.Pool, stream.GroupsConfig{RotateRows: 10})
 	g := openGroup(t, gs, s, "g")
-	if _, err := db.Pool.Exec(t.Context(), `SELECT tidewire.ensure_group(1000, 'group ' || n, 0) FROM generate_series(1, 2000) AS n`); err != nil {
-		t.Fatal(err)
-	}
+	exec(t, db.Pool, `SELECT tidewire.ensure_group(1000, 'group ' || n, 0) FROM generate_series(1, 2000) AS n`)
 	over := make(chan struct{})
 	var counting sync.WaitGroup
 	counting.Go(func() {

@@ -136,10 +136,8 @@ func TestMember_EndsWithTheStream(t *testing.T) {
 	if err := <-over; !errors.Is(err, stream.ErrNotFound) {
 		t.Errorf("Run: %v, want ErrNotFound", err)
 	}
-	var left int
-	err = db.Pool.QueryRow(t.Context(), `SELECT (SELECT count(*) FROM tidewire.share) + (SELECT count(*) FROM tidewire.share_number)`).Scan(&left)
-	if err != nil || left != 0 {
-		t.Errorf("%d rows are left, %v", left, err)
+	if left := value[int](t, db.Pool, `SELECT (SELECT count(*) FROM tidewire.share) + (SELECT count(*) FROM tidewire.share_number)`); left != 0 {
+		t.Errorf("%d rows are left", left)
 	}
 }
 

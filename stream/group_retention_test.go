@@ -129,10 +129,7 @@ func TestGroups_ALockedSealedStream(t *testing.T) {
 	gs, _ := runGroups(t, db.Pool, stream.GroupsConfig{})
 	var groups []*stream.Group
 	for _, name := range []string{"locked", "other"} {
-		s, err := stream.Ensure(t.Context(), db.Pool, name, stream.Options{OwnTables: name == "locked"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := ensureWith(t, db.Pool, name, stream.Options{OwnTables: name == "locked"})
 		mustAppend(t, run(t, db.Pool, s, stream.AppenderConfig{}), kilobytes(5)...)
 		groups = append(groups, openGroup(t, gs, s, "g"))
 		if name == "locked" {
@@ -140,15 +137,9 @@ func TestGroups_ALockedSealedStream(t *testing.T) {
 			keepOnce(t, db.Pool) // seals its segment, and drops nothing
 		}
 	}
-	tx, err := db.Pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer tx.Rollback(context.Background())
-	if _, err := tx.Exec(t.Context(), `DO $$ BEGIN EXECUTE (SELECT format('LOCK TABLE tidewire.stream_%s IN ACCESS EXCLUSIVE MODE', id)
-		FROM tidewire.stream WHERE name = 'locked'); END $$`); err != nil {
-		t.Fatal(err)
-	}
+	tx := begin(t, db.Pool, "")
+	exec(t, tx, `DO $$ BEGIN EXECUTE (SELECT format('LOCK TABLE tidewire.stream_%s IN ACCESS EXCLUSIVE MODE', id)
+		FROM tidewire.stream WHERE name = 'locked'); END $$`)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for i, g := range groups {

@@ -85,10 +85,7 @@ func seekDropped(t *testing.T, db pgtest.DB, s *stream.Stream) {
 func TestSeekGroup_Partitions(t *testing.T) {
 	t.Parallel()
 	db := setup(t)
-	s, err := stream.Ensure(t.Context(), db.Pool, "parts", stream.Options{Partitions: 3})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := ensureWith(t, db.Pool, "parts", stream.Options{Partitions: 3})
 	gs, _ := runGroups(t, db.Pool, stream.GroupsConfig{})
 	for i := range 2 { // not in the third
 		a := run(t, db.Pool, s.Partition(i), stream.AppenderConfig{})
@@ -115,10 +112,7 @@ func TestSeekGroup_Partitions(t *testing.T) {
 func TestRetention_IsWhatWasSet(t *testing.T) {
 	t.Parallel()
 	db := setup(t)
-	s, err := stream.Ensure(t.Context(), db.Pool, "parts", stream.Options{Partitions: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := ensureWith(t, db.Pool, "parts", stream.Options{Partitions: 2})
 	for _, want := range []stream.Retention{{}, {MaxAge: time.Hour, MaxBytes: 1 << 20, Consumed: true}, {Consumed: true}, {}} {
 		if err := s.SetRetention(t.Context(), want); err != nil {
 			t.Fatal(err)
@@ -144,14 +138,8 @@ func TestRetention_IsWhatWasSet(t *testing.T) {
 func TestRetention_PartitionsWithoutMaxBytes(t *testing.T) {
 	t.Parallel()
 	db := setup(t)
-	s, err := stream.Ensure(t.Context(), db.Pool, "parts", stream.Options{Partitions: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
-	other, err := stream.Ensure(t.Context(), db.Pool, "other", stream.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := ensureWith(t, db.Pool, "parts", stream.Options{Partitions: 2})
+	other := ensureWith(t, db.Pool, "other", stream.Options{})
 	alter(t, db.Pool, s, stream.Retention{MaxAge: time.Hour})
 	a := run(t, db.Pool, s.Partition(0), stream.AppenderConfig{})
 	mustAppend(t, a, messages("a", "b")...)

@@ -82,9 +82,7 @@ func TestCoordinator_RenewedIsNotDead(t *testing.T) {
 	exec(t, tx, `SELECT FROM tidewire.share_member FOR UPDATE`)
 	joinShare(t, db.Pool, stream.CoordinatorConfig{Name: "things", Numbers: 4, Own: newOwners(t, 4).own, Heartbeat: 40 * time.Millisecond})
 	awaitShares(t, db, "things", "[2 0]")
-	if err := tx.Rollback(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	rollBack(t, tx)
 	awaitShares(t, db, "things", "[4]")
 }
 

@@ -110,10 +110,8 @@ func TestCoordinator_MembersComeAndGo(t *testing.T) {
 		stops[i]()
 		awaitShares(t, db, "things", want)
 	}
-	var left int
-	err := db.Pool.QueryRow(t.Context(), `SELECT (SELECT count(*) FROM tidewire.share) + (SELECT count(*) FROM tidewire.share_number)`).Scan(&left)
-	if err != nil || left != 0 {
-		t.Errorf("%d rows are left, %v", left, err)
+	if left := value[int](t, db.Pool, `SELECT (SELECT count(*) FROM tidewire.share) + (SELECT count(*) FROM tidewire.share_number)`); left != 0 {
+		t.Errorf("%d rows are left", left)
 	}
 }
 
@@ -264,9 +262,7 @@ func TestCoordinator_WritesWhileOwned(t *testing.T) {
 	other := newOwners(t, 1)
 	joinShare(t, db.Pool, stream.CoordinatorConfig{Name: "thing", Numbers: 1, Own: other.own, Heartbeat: 40 * time.Millisecond})
 	testkit.Eventually(t, "the next one to wait for the transaction", func() bool {
-		var waiting int
-		err := db.Pool.QueryRow(t.Context(), `SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND classid = 1953064038 AND NOT granted`).Scan(&waiting)
-		return err == nil && waiting > 0
+		return value[int](t, db.Pool, `SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND classid = 1953064038 AND NOT granted`) > 0
 	})
 	if other.now[0].Load() != 0 {
 		t.Error("there is another owner while the first one writes")

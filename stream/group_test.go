@@ -66,9 +66,7 @@ func TestGroup_OffsetMissing(t *testing.T) {
 	reach(t, db.Pool, s)
 	gs, _ := runGroups(t, db.Pool, stream.GroupsConfig{})
 	g, other := openGroup(t, gs, s, "g"), openGroup(t, gs, s, "other")
-	if _, err := db.Pool.Exec(t.Context(), `DELETE FROM tidewire.group_offset_0 WHERE group_id = (SELECT id FROM tidewire.stream_group WHERE name = 'g')`); err != nil {
-		t.Fatal(err)
-	}
+	exec(t, db.Pool, `DELETE FROM tidewire.group_offset_0 WHERE group_id = (SELECT id FROM tidewire.stream_group WHERE name = 'g')`)
 	_, offsetErr := g.Offset(t.Context())
 	_, commitErr := g.Commit(t.Context(), 7)
 	_, listErr := s.Groups(t.Context())
@@ -91,9 +89,7 @@ func TestGroup_CommitsForwardAndSeeksAnywhere(t *testing.T) {
 	db, s := ensureOwn(t)
 	reach(t, db.Pool, s)
 	// Nothing here may depend on the database's default.
-	if _, err := db.Pool.Exec(t.Context(), `DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET default_transaction_isolation = serializable', current_database()); END $$`); err != nil {
-		t.Fatal(err)
-	}
+	exec(t, db.Pool, `DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET default_transaction_isolation = serializable', current_database()); END $$`)
 	db.Pool.Reset()
 	gs, _ := runGroups(t, db.Pool, stream.GroupsConfig{})
 	other, _ := runGroups(t, db.Pool, stream.GroupsConfig{})
@@ -135,9 +131,7 @@ func TestGroups_OpenListDrop(t *testing.T) {
 	t.Parallel()
 	db, s := ensureOwn(t)
 	gs, _ := runGroups(t, db.Pool, stream.GroupsConfig{})
-	if _, err := db.Pool.Exec(t.Context(), `INSERT INTO tidewire.stream_1000 (position, payload) VALUES (1, ''), (2, ''), (10, ''); SELECT setval('tidewire.stream_1000_position_seq', 10)`); err != nil {
-		t.Fatal(err)
-	}
+	exec(t, db.Pool, `INSERT INTO tidewire.stream_1000 (position, payload) VALUES (1, ''), (2, ''), (10, ''); SELECT setval('tidewire.stream_1000_position_seq', 10)`)
 	for name, c := range map[string]struct {
 		start  stream.Start
 		offset int64

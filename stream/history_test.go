@@ -31,9 +31,7 @@ func TestHistory_BegunByARollback(t *testing.T) {
 	for _, what := range []string{"after one", "after two"} {
 		tx := begin(t, db.Pool, pgx.ReadCommitted)
 		exec(t, tx, `SELECT tidewire.begin_history()`)
-		if err := tx.Rollback(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		rollBack(t, tx)
 		appendEach(t, run(t, db.Pool, s, stream.AppenderConfig{}), "new", 5)
 		_, err := s.Read(t.Context(), lost[4], 100)
 		wantLost(t, what, err, kept[4])
@@ -50,10 +48,7 @@ func TestHistory_OpenTransaction(t *testing.T) {
 	sub := subscribe(t, hub, s, stream.After(0))
 	mustAppend(t, a, messages("a")...)
 	next(t, sub)
-	other, err := stream.Ensure(t.Context(), db.Pool, "another", stream.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	other := ensureWith(t, db.Pool, "another", stream.Options{})
 	anotherTimeline(t, db.Pool)
 	tx := begin(t, db.Pool, pgx.ReadCommitted)
 	publish(t, tx, other, "x")
@@ -85,10 +80,7 @@ func TestHistory_ReadOnlyReader(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(readers.Close)
-	there, err := stream.Lookup(t.Context(), readers, s.Name())
-	if err != nil {
-		t.Fatal(err)
-	}
+	there := lookUp(t, readers, s.Name())
 	anotherTimeline(t, db.Pool)
 	page, err := there.Read(t.Context(), kept[4], 10) // checks for losses between this and the next message
 	if err != nil || len(page) != 1 || page[0].Position != later {
@@ -104,10 +96,7 @@ func TestHistory_NothingBetween(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			db, _ := ensure(t)
-			s, err := stream.Ensure(t.Context(), db.Pool, "gaps", opts)
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := ensureWith(t, db.Pool, "gaps", opts)
 			a := run(t, db.Pool, s, stream.AppenderConfig{})
 			appendEach(t, a, "kept", 20)
 			groups, _ := runGroups(t, db.Pool, stream.GroupsConfig{})
@@ -132,18 +121,13 @@ func TestHistory_NothingBetween(t *testing.T) {
 func TestHistory_PositionWithinAGap(t *testing.T) {
 	t.Parallel()
 	db, _ := ensure(t)
-	s, err := stream.Ensure(t.Context(), db.Pool, "own", stream.Options{OwnTables: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := ensureWith(t, db.Pool, "own", stream.Options{OwnTables: true})
 	a := run(t, db.Pool, s, stream.AppenderConfig{})
 	appendEach(t, a, "kept", 5)
 	tx := begin(t, db.Pool, pgx.ReadCommitted)
 	publish(t, tx, s, "x", "y", "z")
 	exec(t, tx, `SET CONSTRAINTS ALL IMMEDIATE`)
-	if err := tx.Rollback(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	rollBack(t, tx)
 	kept := appendEach(t, a, "kept", 5)
 	groups, _ := runGroups(t, db.Pool, stream.GroupsConfig{})
 	group := openGroup(t, groups, s, "readers")
@@ -166,10 +150,7 @@ func TestHistory_PositionWithinAGap(t *testing.T) {
 func TestHistory_LossesOfTwo(t *testing.T) {
 	t.Parallel()
 	db, s := ensure(t)
-	followed, err := stream.Ensure(t.Context(), db.Pool, "followed", stream.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	followed := ensureWith(t, db.Pool, "followed", stream.Options{})
 	a := run(t, db.Pool, s, stream.AppenderConfig{})
 	hub := stream.NewHub(db.Pool, stream.HubConfig{Poll: 100 * time.Millisecond})
 	b := run(t, db.Pool, followed, stream.AppenderConfig{Hub: hub})

@@ -1,6 +1,8 @@
 package stream
 
-import "testing"
+import (
+	"testing"
+)
 
 // TestFollowers_Memory: a stream with Followers alone holds at most followerBytes, and less when all of
 // them hold much. What is taken, or belongs to a stream without Followers, is not counted.

@@ -1,6 +1,8 @@
 package stream
 
-import "testing"
+import (
+	"testing"
+)
 
 // TestFeed_LossIsReportedOnce: a loss that is found after messages of the next history were read concerns the
 // messages known before them, and counts once, also if several subscriptions find it.

@@ -1,6 +1,8 @@
 package stream
 
-import "testing"
+import (
+	"testing"
+)
 
 // lastListener is Peers of which the test is the other process.
 type lastListener struct{ receive func(page []byte) }

@@ -238,10 +238,7 @@ func TestPeers_Failover(t *testing.T) {
 	net := network{pass: func(deliver func()) { late = append(late, deliver) }} // under its lock
 	var all []*stream.Stream
 	for _, name := range []string{"empty", "kept"} {
-		s, err := stream.Ensure(t.Context(), p.Pool, name, stream.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := ensureWith(t, p.Pool, name, stream.Options{})
 		all = append(all, s)
 	}
 	pool := bothOf(t, p)

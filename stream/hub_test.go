@@ -101,9 +101,7 @@ func TestHub_IdleAsksForNoStream(t *testing.T) {
 		last = ensureOn(t, db.Pool, fmt.Sprint(n))
 		if n == 0 {
 			exec(t, db.Pool, `SELECT tidewire.own_stream(1000)`)
-			if _, err := db.Pool.Exec(t.Context(), `SELECT setval('tidewire.stream_1000_position_seq', 7)`); err != nil {
-				t.Fatal(err)
-			}
+			exec(t, db.Pool, `SELECT setval('tidewire.stream_1000_position_seq', 7)`)
 		}
 		for range 20 {
 			sub := subscribe(t, h, last, stream.After(0))
@@ -140,23 +138,13 @@ func TestHub_FindsCommitsAfterAPoll(t *testing.T) {
 	h, _ := runHub(t, pool, stream.HubConfig{Poll: 10 * time.Millisecond})
 	sub := subscribe(t, h, s, stream.After(0))
 	for n := range 3 {
-		tx, err := db.Pool.Begin(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer tx.Rollback(context.Background())
-		if _, err := tx.Exec(t.Context(), `SELECT tidewire.take_positions(1000, 'tidewire.stream_1000_position_seq', 1, 1, $1)`, n); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := tx.Exec(t.Context(), `INSERT INTO tidewire.stream_1000 (position, payload) VALUES (currval('tidewire.stream_1000_position_seq'), '')`); err != nil {
-			t.Fatal(err)
-		}
+		tx := begin(t, db.Pool, "")
+		exec(t, tx, `SELECT tidewire.take_positions(1000, 'tidewire.stream_1000_position_seq', 1, 1, $1)`, n)
+		exec(t, tx, `INSERT INTO tidewire.stream_1000 (position, payload) VALUES (currval('tidewire.stream_1000_position_seq'), '')`)
 		for until := polls.count.Load() + 3; polls.count.Load() < until; {
 			time.Sleep(time.Millisecond)
 		}
-		if err := tx.Commit(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		commitTx(t, tx)
 		if page := next(t, sub); len(page) != 1 || page[0].Position != int64(n+1) {
 			t.Errorf("page %v, want position %d", page, n+1)
 		}
@@ -257,9 +245,7 @@ func TestHub_ContinuesAfterDeletedMessages(t *testing.T) {
 	if page := next(t, subscribe(t, h, s, stream.After(2))); page[0].Position != 3 {
 		t.Errorf("page %v, want position 3", page)
 	}
-	if _, err := db.Pool.Exec(t.Context(), `DELETE FROM tidewire.stream_1000`); err != nil {
-		t.Fatal(err)
-	}
+	exec(t, db.Pool, `DELETE FROM tidewire.stream_1000`)
 	if page := next(t, subscribe(t, h, s, stream.After(0))); len(page) != 1 || page[0].Position != 3 {
 		t.Errorf("page %v, want what the Hub has kept", page)
 	}

@@ -52,10 +52,7 @@ func TestWriter_TwoTables(t *testing.T) {
 func lockStreams(t *testing.T, db pgtest.DB, prefix string, n int) (all []*stream.Stream, tx pgx.Tx) {
 	t.Helper()
 	for i := range n {
-		s, err := stream.Ensure(t.Context(), db.Pool, fmt.Sprint(prefix, i), stream.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := ensureWith(t, db.Pool, fmt.Sprint(prefix, i), stream.Options{})
 		all = append(all, s)
 	}
 	tx = begin(t, db.Pool, pgx.ReadCommitted)
@@ -75,10 +72,7 @@ func TestAppender_BesideLocked(t *testing.T) {
 			db := setup(t)
 			pool := smallPool(t, db, conns)
 			locked, tx := lockStreams(t, db, "locked", kept)
-			free, err := stream.Ensure(t.Context(), db.Pool, "free", stream.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			free := ensureWith(t, db.Pool, "free", stream.Options{})
 			var waiting sync.WaitGroup
 			for _, s := range locked {
 				a := run(t, pool, s, stream.AppenderConfig{Writer: stream.WriterConfig{LockTimeout: time.Minute}})
@@ -146,10 +140,8 @@ func TestAppender_LockInTurn(t *testing.T) {
 		})
 	}
 	testkit.Eventually(t, "all others to want the lock", func() bool {
-		var waiting int
-		err := db.Pool.QueryRow(t.Context(), `SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = $1 AND NOT granted
-			AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`, s.ID()).Scan(&waiting)
-		return err == nil && waiting == 2
+		return value[int](t, db.Pool, `SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = $1 AND NOT granted
+			AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`, s.ID()) == 2
 	})
 	mustAppend(t, a, messages("second")...)
 }

@@ -57,9 +57,7 @@ func TestAppendTx_BesideEnsureQueue(t *testing.T) {
 		exec(t, holder, `SELECT pg_advisory_xact_lock(1953064037, $1)`, s.ID())
 		waiting := func(n int) {
 			testkit.Eventually(t, "waiters", func() bool {
-				var got int
-				err := holder.QueryRow(t.Context(), `SELECT count(*) FROM pg_locks WHERE NOT granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`).Scan(&got)
-				return err == nil && got >= n
+				return value[int](t, holder, `SELECT count(*) FROM pg_locks WHERE NOT granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`) >= n
 			})
 		}
 		tx := begin(t, db.Pool, pgx.RepeatableRead)
@@ -215,9 +213,7 @@ func TestAppendTx_MovedMeanwhile(t *testing.T) {
 			published := make(chan error, 1)
 			go func() { published <- publishIn("second") }()
 			testkit.Eventually(t, "the publisher", func() bool {
-				var n int
-				err := holder.QueryRow(t.Context(), `SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`).Scan(&n)
-				return err == nil && n == 1
+				return value[int](t, holder, `SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`) == 1
 			})
 			exec(t, holder, `SELECT tidewire.own_stream($1)`, s.ID())
 			commitTx(t, holder)

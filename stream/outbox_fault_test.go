@@ -1,7 +1,6 @@
 package stream_test
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -75,7 +74,6 @@ func randomTx(t *testing.T, pool *pgxpool.Pool, s *stream.Stream, random *rand.R
 		t.Error(err)
 		return 0
 	}
-	defer tx.Rollback(context.Background())
 	for range 1 + random.IntN(3) {
 		msgs := make([]stream.Message, 1+random.IntN(3))
 		for i := range msgs {
@@ -178,8 +176,7 @@ func TestAppendTx_SeveralStreams(t *testing.T) {
 func TestAppendTx_OutboxStaysEmpty(t *testing.T) {
 	t.Parallel()
 	db, s := ensure(t)
-	holder := repeatableRead(t, db, `SELECT FROM tidewire.stream`)
-	defer holder.Rollback(context.Background())
+	repeatableRead(t, db, `SELECT FROM tidewire.stream`)
 	conn, err := db.Pool.Acquire(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -65,9 +65,8 @@ func TestPublish_TablesOfAStranger(t *testing.T) {
 			exec(t, conn, `DISCARD TEMP`)
 			exec(t, conn, `SELECT tidewire.publish('orders', NULL, NULL, 'published')`)
 			wantPayloads(t, "stored", payloads(t, everything(t, s), nil), "published")
-			var trapped int
-			if err := db.Pool.QueryRow(t.Context(), `SELECT count(*) FROM tidewire.access_acts`).Scan(&trapped); err != nil || trapped > 0 {
-				t.Errorf("the trigger of the stranger ran %d times (%v)", trapped, err)
+			if trapped := value[int](t, db.Pool, `SELECT count(*) FROM tidewire.access_acts`); trapped > 0 {
+				t.Errorf("the trigger of the stranger ran %d times", trapped)
 			}
 		})
 	}
@@ -108,9 +107,8 @@ func TestPublish_IsDurable(t *testing.T) {
 	exec(t, tx, `SET LOCAL synchronous_commit = off`)
 	publish(t, tx, s, "x")
 	exec(t, tx, `SET CONSTRAINTS ALL IMMEDIATE`)
-	var got string
-	if err := tx.QueryRow(t.Context(), `SHOW synchronous_commit`).Scan(&got); err != nil || got != "local" {
-		t.Errorf("synchronous_commit is %s (%v), want local", got, err)
+	if got := value[string](t, tx, `SHOW synchronous_commit`); got != "local" {
+		t.Errorf("synchronous_commit is %s, want local", got)
 	}
 }
 

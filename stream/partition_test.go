@@ -29,10 +29,7 @@ func ensurePartedOwn(t *testing.T, n int) (pgtest.DB, *stream.Stream) {
 func ensurePartedIn(t *testing.T, n int, own bool) (pgtest.DB, *stream.Stream) {
 	t.Helper()
 	db := setup(t)
-	s, err := stream.Ensure(t.Context(), db.Pool, "parted", stream.Options{Keyed: true, Partitions: n, OwnTables: own})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := ensureWith(t, db.Pool, "parted", stream.Options{Keyed: true, Partitions: n, OwnTables: own})
 	return db, s
 }
 
@@ -148,10 +145,7 @@ func TestPartitions_Most(t *testing.T) {
 	if pgtest.Seeds() > 1 {
 		most = stream.MaxPartitions
 	}
-	s, err := stream.Ensure(t.Context(), db.Pool, "most", stream.Options{Keyed: true, Partitions: most, OwnTables: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := ensureWith(t, db.Pool, "most", stream.Options{Keyed: true, Partitions: most, OwnTables: true})
 	a := runParted(t, pools(t, db.URL, 1)[0], s, stream.PartitionedConfig{})
 	var calling sync.WaitGroup
 	for range s.Partitions() {
@@ -209,10 +203,7 @@ func TestPartitions_GoOnWhereOthersFailed(t *testing.T) {
 	if _, err := stream.Lookup(t.Context(), db.Pool, "half"); !errors.Is(err, stream.ErrNotFound) {
 		t.Errorf("Lookup of half a stream: %v, want ErrNotFound", err)
 	}
-	s, err := stream.Ensure(t.Context(), db.Pool, "half", stream.Options{Partitions: 4})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := ensureWith(t, db.Pool, "half", stream.Options{Partitions: 4})
 	if _, err := runParted(t, db.Pool, s, stream.PartitionedConfig{}).AppendAs(t.Context(), stream.RequestID{Client: "p"}, stream.Message{}); err != nil {
 		t.Fatal(err)
 	}
@@ -221,9 +212,7 @@ func TestPartitions_GoOnWhereOthersFailed(t *testing.T) {
 	if _, err := stream.Lookup(t.Context(), db.Pool, "half"); !errors.Is(err, stream.ErrNotFound) {
 		t.Errorf("Lookup of a stream that is being dropped: %v, want ErrNotFound", err)
 	}
-	if s, err = stream.Ensure(t.Context(), db.Pool, "half", stream.Options{Partitions: 4}); err != nil {
-		t.Fatal(err)
-	}
+	s = ensureWith(t, db.Pool, "half", stream.Options{Partitions: 4})
 	if info, err := s.Info(t.Context()); err != nil || info.Head != 0 {
 		t.Errorf("a new stream: %+v, %v", info, err)
 	}

@@ -16,10 +16,7 @@ func TestWithMaxMessage(t *testing.T) {
 	t.Parallel()
 	db, _ := ensure(t)
 	for _, own := range []bool{false, true} {
-		s, err := stream.Ensure(t.Context(), db.Pool, fmt.Sprint("large", own), stream.Options{Keyed: true, OwnTables: own})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := ensureWith(t, db.Pool, fmt.Sprint("large", own), stream.Options{Keyed: true, OwnTables: own})
 		a := run(t, db.Pool, s, stream.AppenderConfig{})
 		const limit, large = 10_000, 3_000_000
 		for _, size := range []int{0, limit, large, 1, limit + 1, 2} {

@@ -14,15 +14,10 @@ import (
 func TestStandby_PageIsFull(t *testing.T) {
 	t.Parallel()
 	p := pgtest.StartPair(t, openMigrated)
-	s, err := stream.Ensure(t.Context(), p.Pool, "s", stream.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := ensureWith(t, p.Pool, "s", stream.Options{})
 	a := run(t, p.Pool, s, stream.AppenderConfig{})
 	appendMany(t, a, "before", 50)
-	if _, err := p.Pool.Exec(t.Context(), `SELECT tidewire.begin_history()`); err != nil {
-		t.Fatal(err)
-	}
+	exec(t, p.Pool, `SELECT tidewire.begin_history()`)
 	appendMany(t, a, "after", 10)
 	p.CatchUp(t)
 	reader := readerOf(t, p.Pool, p.Standby)
@@ -43,10 +38,7 @@ func TestStandby_ShortDeadline(t *testing.T) {
 	t.Parallel()
 	p := pgtest.StartPair(t, openMigrated)
 	p.Unsynchronised(t)
-	s, err := stream.Ensure(t.Context(), p.Pool, "s", stream.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := ensureWith(t, p.Pool, "s", stream.Options{})
 	appendMany(t, run(t, p.Pool, s, stream.AppenderConfig{}), "m", 1000)
 	p.CatchUp(t)
 	reader := readerOf(t, p.Pool, p.Standby)

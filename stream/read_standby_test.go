@@ -78,10 +78,7 @@ func TestStandby_CatchUp(t *testing.T) {
 	t.Parallel()
 	p := pgtest.StartPair(t, openMigrated)
 	for name, opts := range storages {
-		s, err := stream.Ensure(t.Context(), p.Pool, name, opts)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := ensureWith(t, p.Pool, name, opts)
 		reader := readerOf(t, p.Pool, p.Standby)
 		hub, _ := runHub(t, p.Pool, stream.HubConfig{PageMessages: 100, Standby: reader})
 		a := notified(t, p.Pool, s, hub)
@@ -112,10 +109,7 @@ func TestStandby_Lags(t *testing.T) {
 	t.Parallel()
 	p := pgtest.StartPair(t, openMigrated)
 	p.Unsynchronised(t)
-	s, err := stream.Ensure(t.Context(), p.Pool, "s", stream.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := ensureWith(t, p.Pool, "s", stream.Options{})
 	reader := readerOf(t, p.Pool, p.Standby)
 	hub, _ := runHub(t, p.Pool, stream.HubConfig{PageMessages: 100, TailBytes: 1, PageBytes: 1 << 20, Standby: reader})
 	a := notified(t, p.Pool, s, hub)
@@ -167,10 +161,7 @@ func TestStandby_OfFormerPrimary(t *testing.T) {
 			t.Parallel()
 			p := pgtest.StartPair(t, openMigrated)
 			p.Unsynchronised(t)
-			s, err := stream.Ensure(t.Context(), p.Pool, "s", opts)
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := ensureWith(t, p.Pool, "s", opts)
 			a := run(t, p.Pool, s, stream.AppenderConfig{})
 			kept := appendMany(t, a, "kept", 1000)
 			p.CatchUp(t)
@@ -183,9 +174,7 @@ func TestStandby_OfFormerPrimary(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(pool.Close)
-			if _, err := pool.Exec(t.Context(), `SELECT pg_promote()`); err != nil {
-				t.Fatal(err)
-			}
+			exec(t, pool, `SELECT pg_promote()`)
 			s, err = stream.Lookup(t.Context(), pool, "s")
 			if err != nil {
 				t.Fatal(err)
@@ -226,16 +215,10 @@ func TestStandby_OtherCluster(t *testing.T) {
 	}
 	t.Cleanup(otherPool.Close)
 	for _, of := range []*pgxpool.Pool{otherPool, pool} {
-		s, err := stream.Ensure(t.Context(), of, "s", stream.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := ensureWith(t, of, "s", stream.Options{})
 		appendMany(t, run(t, of, s, stream.AppenderConfig{}), "of "+of.Config().ConnConfig.Host, 500)
 	}
-	s, err := stream.Lookup(t.Context(), pool, "s")
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := lookUp(t, pool, "s")
 	reader := readerOf(t, pool, other)
 	for _, m := range readPages(t, s.WithStandby(reader), 100)[:1] {
 		if want := "of " + pool.Config().ConnConfig.Host + " 0"; string(m.Payload) != want {
@@ -258,10 +241,7 @@ func TestStandby_SameAnswers(t *testing.T) {
 				random := rand.New(rand.NewPCG(seed, 17))
 				p := pgtest.StartPair(t, openMigrated)
 				p.Unsynchronised(t)
-				s, err := stream.Ensure(t.Context(), p.Pool, "s", opts)
-				if err != nil {
-					t.Fatal(err)
-				}
+				s := ensureWith(t, p.Pool, "s", opts)
 				a := run(t, p.Pool, s, stream.AppenderConfig{})
 				reader := readerOf(t, p.Pool, p.Standby)
 				replay, err := pgxpool.New(t.Context(), p.Standby.URL())

@@ -14,13 +14,11 @@ func TestSubscribe_Starts(t *testing.T) {
 	h := stream.NewHub(db.Pool, stream.HubConfig{})
 	// Position p has the time of second p, except some that waited for the lock;
 	// one in ten is missing.
-	if _, err := db.Pool.Exec(t.Context(), `
+	exec(t, db.Pool, `
 SELECT tidewire.take_positions(1000, 'tidewire.stream_1000_position_seq', 50000, 1, 1);
 INSERT INTO tidewire.stream_1000 (position, created_at, payload)
 SELECT p, '2026-01-01T00:00:00Z'::timestamptz + p * interval '1 s' - CASE WHEN p % 7 = 0 THEN interval '40 s' ELSE '0' END, ''
-FROM generate_series(1, 50000) AS p WHERE p % 10 <> 3`); err != nil {
-		t.Fatal(err)
-	}
+FROM generate_series(1, 50000) AS p WHERE p % 10 <> 3`)
 	second := func(n int) time.Time { return time.Date(2026, 1, 1, 0, 0, n, 0, time.UTC) }
 	for name, c := range map[string]struct {
 		start stream.Start

@@ -100,10 +100,7 @@ func TestReadKey_BoundsAndOrder(t *testing.T) {
 func TestReadKey_WantsKeyedStream(t *testing.T) {
 	t.Parallel()
 	db := setup(t)
-	s, err := stream.Ensure(t.Context(), db.Pool, "plain", stream.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := ensureWith(t, db.Pool, "plain", stream.Options{})
 	mustAppend(t, run(t, db.Pool, s, stream.AppenderConfig{}), stream.Message{Key: "k"})
 	if msgs, err := s.Read(t.Context(), 0, 1); err != nil || len(msgs) != 1 || msgs[0].Key != "k" {
 		t.Errorf("Read: %v, %v, want the key all the same", msgs, err)
@@ -129,9 +126,7 @@ func TestRead_KeepsNoPlan(t *testing.T) {
 		}
 	}
 	// One caller after the other, so the pool uses one connection.
-	var kept int
-	err := db.Pool.QueryRow(t.Context(), `SELECT count(*) FROM pg_prepared_statements WHERE statement LIKE $1`, "%FROM tidewire.stream_1%").Scan(&kept)
-	if err != nil || kept != 0 {
-		t.Errorf("%d prepared reads, %v", kept, err)
+	if kept := value[int](t, db.Pool, `SELECT count(*) FROM pg_prepared_statements WHERE statement LIKE $1`, "%FROM tidewire.stream_1%"); kept != 0 {
+		t.Errorf("%d prepared reads", kept)
 	}
 }

@@ -52,18 +52,13 @@ func TestAnswersWhenReplicated(t *testing.T) {
 			}
 			after := p.Promote(t)
 			for name, want := range map[string]int{"a": 2, "b": 1} {
-				s, err := stream.Lookup(t.Context(), after, name)
-				if err != nil {
-					t.Fatal(err)
-				}
+				s := lookUp(t, after, name)
 				if page, err := s.Read(t.Context(), 0, 10); err != nil || len(page) != want {
 					t.Errorf("stream %s after the promotion: %d messages, %v, want %d", name, len(page), err, want)
 				}
 			}
-			var offset int64
-			if err := after.QueryRow(t.Context(), `SELECT coalesce(sum(committed), 0) FROM tidewire.read_offsets(ARRAY(SELECT id FROM tidewire.stream_group))`).
-				Scan(&offset); err != nil || name != "deadline" && offset != 2 {
-				t.Errorf("offset after the promotion: %d, %v, want 2", offset, err)
+			if offset := value[int64](t, after, `SELECT coalesce(sum(committed), 0) FROM tidewire.read_offsets(ARRAY(SELECT id FROM tidewire.stream_group))`); name != "deadline" && offset != 2 {
+				t.Errorf("offset after the promotion: %d, want 2", offset)
 			}
 		})
 	}

@@ -11,10 +11,7 @@ import (
 func TestRetentionWorker_LargeFirstSegment(t *testing.T) {
 	t.Parallel()
 	db := setup(t)
-	s, err := stream.Ensure(t.Context(), db.Pool, "large", stream.Options{OwnTables: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := ensureWith(t, db.Pool, "large", stream.Options{OwnTables: true})
 	a := run(t, db.Pool, s, stream.AppenderConfig{})
 	for range 20 {
 		mustAppend(t, a, kilobytes(100)...)

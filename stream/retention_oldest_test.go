@@ -57,11 +57,7 @@ func TestGroups_OldestBesideRetention(t *testing.T) {
 func openBesideRetention(t *testing.T, db pgtest.DB, s *stream.Stream) {
 	a := run(t, db.Pool, s, stream.AppenderConfig{})
 	mustAppend(t, a, messages("a", "b")...)
-	hold, err := db.Pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer hold.Rollback(context.Background())
+	hold := begin(t, db.Pool, "")
 	if _, err := hold.Exec(t.Context(), `SELECT pg_advisory_xact_lock(1953064037, 2)`); err != nil { // the lock of all offsets
 		t.Fatal(err)
 	}
@@ -75,17 +71,13 @@ func openBesideRetention(t *testing.T, db pgtest.DB, s *stream.Stream) {
 		}
 	})
 	testkit.Eventually(t, "the group to wait for the lock", func() bool {
-		var waits bool
-		err := db.Pool.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND locktype = 'advisory'
-			AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))`).Scan(&waits)
-		return err == nil && waits
+		return value[bool](t, db.Pool, `SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND locktype = 'advisory'
+			AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))`)
 	})
 	alter(t, db.Pool, s, stream.Retention{MaxAge: time.Millisecond})
 	keep(t, db.Pool)
 	waitInfo(t, s, "dropped", func(i stream.Info) bool { return i.Oldest == 3 })
-	if err := hold.Rollback(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	rollBack(t, hold)
 	making.Wait()
 	if offset, err := g.Offset(t.Context()); err != nil || offset != 2 {
 		t.Errorf("the group is at %d, %v, want 2", offset, err)

@@ -99,10 +99,7 @@ func TestRetentionWorker_ManySharedStreams(t *testing.T) {
 	t.Parallel()
 	const streams = 300
 	db := setup(t)
-	s, err := stream.Ensure(t.Context(), db.Pool, "parts", stream.Options{Partitions: streams})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := ensureWith(t, db.Pool, "parts", stream.Options{Partitions: streams})
 	alter(t, db.Pool, s, stream.Retention{MaxAge: time.Hour, MaxBytes: 1 << 30})
 	add := func(n int, age string) {
 		exec(t, db.Pool, `INSERT INTO tidewire.shared_message (stream, position, keyed, payload, created_at)

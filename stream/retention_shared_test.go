@@ -181,10 +181,7 @@ func TestRetentionWorker_Backlog(t *testing.T) {
 	t.Parallel()
 	db, s := ensure(t)
 	fill(t, db, s, 1, 12_345)
-	other, err := stream.Ensure(t.Context(), db.Pool, "other", stream.Options{Keyed: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	other := ensureWith(t, db.Pool, "other", stream.Options{Keyed: true})
 	fill(t, db, other, 1, 3)
 	gs, _ := runGroups(t, db.Pool, stream.GroupsConfig{})
 	g := openGroup(t, gs, s, "g")
@@ -196,9 +193,8 @@ func TestRetentionWorker_Backlog(t *testing.T) {
 	keepOnce(t, db.Pool)
 	stands(t, "consumed", s, 11_112, 12_345)
 	stands(t, "aged", other, 4, 3)
-	var floors int
-	if err := db.Pool.QueryRow(t.Context(), `SELECT count(*) FROM tidewire.shared_floor`).Scan(&floors); err != nil || floors != 2 {
-		t.Errorf("%d floors, %v, want one for each stream", floors, err)
+	if floors := value[int](t, db.Pool, `SELECT count(*) FROM tidewire.shared_floor`); floors != 2 {
+		t.Errorf("%d floors, want one for each stream", floors)
 	}
 }
 
@@ -207,10 +203,7 @@ func TestRetentionWorker_Backlog(t *testing.T) {
 func TestRetentionWorker_LockedStreamIsLeft(t *testing.T) {
 	t.Parallel()
 	db, s := ensure(t)
-	other, err := stream.Ensure(t.Context(), db.Pool, "other", stream.Options{Keyed: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	other := ensureWith(t, db.Pool, "other", stream.Options{Keyed: true})
 	for _, s := range []*stream.Stream{s, other} {
 		fill(t, db, s, 1, 10)
 		alter(t, db.Pool, s, stream.Retention{MaxAge: time.Hour, MaxBytes: 1 << 20})

@@ -75,10 +75,7 @@ func kilobytes(n int) []stream.Message {
 func TestSetRetention_Errors(t *testing.T) {
 	t.Parallel()
 	db, s := ensure(t)
-	gone, err := stream.Ensure(t.Context(), db.Pool, "gone", stream.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	gone := ensureWith(t, db.Pool, "gone", stream.Options{})
 	if err := stream.Drop(t.Context(), db.Pool, "gone"); err != nil {
 		t.Fatal(err)
 	}
@@ -103,10 +100,8 @@ func TestSetRetention_Errors(t *testing.T) {
 	if _, err := s.Info(t.Context()); !errors.Is(err, stream.ErrNotFound) {
 		t.Errorf("Info of a dropped stream: %v, want ErrNotFound", err)
 	}
-	var left int
-	err = db.Pool.QueryRow(t.Context(), `SELECT (SELECT count(*) FROM tidewire.segment) + (SELECT count(*) FROM tidewire.retention)`).Scan(&left)
-	if left != 0 || err != nil {
-		t.Errorf("%d rows of the dropped stream are left, %v", left, err)
+	if left := value[int](t, db.Pool, `SELECT (SELECT count(*) FROM tidewire.segment) + (SELECT count(*) FROM tidewire.retention)`); left != 0 {
+		t.Errorf("%d rows of the dropped stream are left", left)
 	}
 }
 
@@ -210,7 +205,6 @@ func keepBySize(t *testing.T, db pgtest.DB, s *stream.Stream) {
 func waitQuiet(t *testing.T, db pgtest.DB) {
 	t.Helper()
 	tx := begin(t, db.Pool, pgx.ReadCommitted)
-	defer tx.Rollback(context.Background())
 	exec(t, tx, `SELECT pg_advisory_xact_lock(1953064037, 3)`)
 }
 
@@ -326,7 +320,6 @@ func TestRetentionWorker_LongReaderDelaysTheDropAlone(t *testing.T) {
 	a := run(t, db.Pool, s, stream.AppenderConfig{})
 	mustAppend(t, a, stream.Message{})
 	reader := begin(t, db.Pool, pgx.ReadCommitted)
-	defer reader.Rollback(context.Background())
 	exec(t, reader, `SELECT count(*) FROM tidewire.stream_1000`)
 	alter(t, db.Pool, s, stream.Retention{MaxAge: time.Millisecond})
 	keep(t, pool)
@@ -341,8 +334,6 @@ func TestRetentionWorker_LongReaderDelaysTheDropAlone(t *testing.T) {
 		}
 	}
 	exec(t, reader, `SELECT count(*) FROM tidewire.stream_1000`)
-	if err := reader.Rollback(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	rollBack(t, reader)
 	waitInfo(t, s, "not dropped before the reader", func(i stream.Info) bool { return i.Oldest > 1 })
 }

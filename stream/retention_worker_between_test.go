@@ -31,11 +31,15 @@ func (b *beforeDrop) TraceBatchStart(ctx context.Context, _ *pgx.Conn, data pgx.
 	}
 	return ctx
 }
+
 func (*beforeDrop) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
-func (*beforeDrop) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData)     {}
+
+func (*beforeDrop) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
+
 func (*beforeDrop) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
 	return ctx
 }
+
 func (*beforeDrop) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
 // keepWith applies retention once, and calls do between the lookup and the drop.

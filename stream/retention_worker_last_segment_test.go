@@ -19,9 +19,7 @@ func TestRetentionWorker_LastSegmentAfterARollback(t *testing.T) {
 	mustAppend(t, a, stream.Message{Payload: []byte("x")})
 	tx := begin(t, db.Pool, "read committed")
 	exec(t, tx, `SELECT tidewire.take_positions($1, $2::text::regclass, 16384, 1, 1)`, s.ID(), fmt.Sprintf("tidewire.stream_%d_position_seq", s.ID()))
-	if err := tx.Rollback(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	rollBack(t, tx)
 	alter(t, db.Pool, s, stream.Retention{MaxAge: time.Millisecond})
 	time.Sleep(20 * time.Millisecond)
 	keepOnce(t, db.Pool)
@@ -43,9 +41,7 @@ func TestRetentionWorker_LastSegmentFull(t *testing.T) {
 	for range 128 {
 		mustAppend(t, a, make([]stream.Message, 128)...)
 	}
-	if err := tx.Rollback(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	rollBack(t, tx)
 	alter(t, db.Pool, s, stream.Retention{MaxAge: time.Millisecond})
 	time.Sleep(20 * time.Millisecond)
 	keepOnce(t, db.Pool)

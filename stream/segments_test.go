@@ -20,7 +20,6 @@ func TestSegments_OldSnapshot(t *testing.T) {
 			t.Parallel()
 			db, s := ensure(t)
 			old := begin(t, db.Pool, level)
-			defer old.Rollback(context.Background())
 			exec(t, old, `SELECT count(*) FROM tidewire.segment`)
 			a := run(t, db.Pool, s, stream.AppenderConfig{})
 			mustAppend(t, a, kilobytes(500)...)
@@ -70,7 +69,6 @@ func TestSegments_SpareOneCanWait(t *testing.T) {
 	t.Parallel()
 	db, s := ensureOwn(t)
 	holder := begin(t, db.Pool, pgx.ReadCommitted)
-	defer holder.Rollback(context.Background())
 	exec(t, holder, `LOCK TABLE ONLY tidewire.stream_1000 IN SHARE UPDATE EXCLUSIVE MODE`)
 	a := run(t, db.Pool, s, stream.AppenderConfig{Writer: stream.WriterConfig{LockTimeout: time.Minute}})
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second) // only a writer that waits for the lock's holder takes as long
@@ -97,9 +95,7 @@ func TestSegments_SpareOneCanWait(t *testing.T) {
 		return
 	case <-time.After(50 * time.Millisecond):
 	}
-	if err := holder.Rollback(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	rollBack(t, holder)
 	if first := <-stored; first < 16_385 {
 		t.Errorf("stored at %d, want after the first segment", first)
 	}

@@ -153,10 +153,7 @@ func TestWriter_LeavesNoSettings(t *testing.T) {
 			}
 		}
 	}
-	s, err := stream.Ensure(t.Context(), pool, "s", stream.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := ensureWith(t, pool, "s", stream.Options{})
 	wantDefaults("Ensure")
 	w := stream.NewWriter(pool, stream.WriterConfig{})
 	if err := w.Write(t.Context(), batchOf([]byte("x"))); err != nil {
@@ -182,10 +179,7 @@ func TestAppender_ClientEncoding(t *testing.T) {
 	t.Parallel()
 	db := setup(t)
 	pgtest.SetDefaults(t, db, map[string]string{"client_encoding": "LATIN1", "standard_conforming_strings": "off"})
-	s, err := stream.Ensure(t.Context(), db.Pool, "größen", stream.Options{Keyed: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := ensureWith(t, db.Pool, "größen", stream.Options{Keyed: true})
 	request := stream.RequestID{Client: `prüfer\n'鍵`, Sequence: 1}
 	const key = "schlüssel 鍵"
 	var first stream.Appended

@@ -209,9 +209,7 @@ func TestSharedRequests_FoldBesideARemoval(t *testing.T) {
 					t.Errorf("records and floors of the other: %v", got)
 				}
 				if !commit {
-					if err := removal.Rollback(t.Context()); err != nil {
-						t.Fatal(err)
-					}
+					rollBack(t, removal)
 					wantRequest(t, run(t, db.Pool, s, stream.AppenderConfig{}), p, stream.Appended{First: 2, Last: 2})
 					return
 				}
@@ -267,7 +265,6 @@ func TestSharedRequests_HeldSnapshot(t *testing.T) {
 	a := run(t, db.Pool, s, stream.AppenderConfig{})
 	mustAppendAs(t, a, stream.RequestID{Client: "p", Sequence: 0}, "x")
 	held := repeatableRead(t, db, `SELECT FROM tidewire.shared_request_0, tidewire.shared_request_1, tidewire.shared_request_floor`)
-	defer held.Rollback(context.Background())
 	for n := range int64(6) {
 		rotateShared(t, db, s)
 		mustAppendAs(t, a, stream.RequestID{Client: "p", Sequence: n + 1}, "x")

@@ -73,9 +73,7 @@ func turn(t *testing.T, db pgtest.DB) (n int) {
 func awaitLockWaiter(t *testing.T, db pgtest.DB) {
 	t.Helper()
 	testkit.Eventually(t, "somebody to wait for a lock", func() bool {
-		var waits bool
-		err := db.Pool.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock')`).Scan(&waits)
-		return err == nil && waits
+		return value[bool](t, db.Pool, `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock')`)
 	})
 }
 
@@ -213,9 +211,8 @@ func TestSharedRequests_MoveWithout(t *testing.T) {
 	db, s := ensure(t)
 	mustAppend(t, run(t, db.Pool, s, stream.AppenderConfig{}), messages("x")...)
 	moveStream(t, db.Pool, s)
-	var tables int
-	if err := db.Pool.QueryRow(t.Context(), `SELECT count(*) FROM pg_class WHERE relname LIKE 'request\_1%'`).Scan(&tables); err != nil || tables != 0 {
-		t.Errorf("%d relations, %v", tables, err)
+	if tables := value[int](t, db.Pool, `SELECT count(*) FROM pg_class WHERE relname LIKE 'request\_1%'`); tables != 0 {
+		t.Errorf("%d relations", tables)
 	}
 }
 

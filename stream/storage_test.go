@@ -91,10 +91,7 @@ func TestShared_ReadByAnOutdatedHandle(t *testing.T) {
 			return len(page), err
 		},
 	} {
-		other, err := stream.Ensure(t.Context(), db.Pool, "of "+what, stream.Options{Keyed: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		other := ensureWith(t, db.Pool, "of "+what, stream.Options{Keyed: true})
 		mustAppend(t, run(t, db.Pool, other, stream.AppenderConfig{}), stream.Message{Key: "k", Payload: []byte("1")}, stream.Message{Payload: []byte("2")})
 		for range 2 {
 			if n, err := read(other); n != 2 || err != nil {
@@ -149,10 +146,7 @@ func TestShared_GetsItsOwn(t *testing.T) {
 			mustAppend(t, a, stream.Message{Payload: make([]byte, 300<<10)})
 		},
 	} {
-		s, err := stream.Ensure(t.Context(), db.Pool, name, stream.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := ensureWith(t, db.Pool, name, stream.Options{})
 		a := run(t, db.Pool, s, stream.AppenderConfig{})
 		mustAppend(t, a, stream.Message{Payload: []byte("first")})
 		if !isShared(t, db, s) {
@@ -178,10 +172,7 @@ func TestShared_MovesWhileNodesAppend(t *testing.T) {
 	var appending sync.WaitGroup
 	for i := range streams {
 		for n, pool := range nodes {
-			s, err := stream.Ensure(t.Context(), pool, fmt.Sprint("s", i), stream.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := ensureWith(t, pool, fmt.Sprint("s", i), stream.Options{})
 			if n == 0 {
 				handles = append(handles, s)
 			}
@@ -233,9 +224,8 @@ func TestShared_Drop(t *testing.T) {
 			t.Errorf("%s: %v, want ErrNotFound", what, err)
 		}
 	}
-	var left int
-	if err := db.Pool.QueryRow(t.Context(), `SELECT count(*) FROM tidewire.shared_message`).Scan(&left); err != nil || left > 0 {
-		t.Errorf("%d messages are left, %v", left, err)
+	if left := value[int](t, db.Pool, `SELECT count(*) FROM tidewire.shared_message`); left > 0 {
+		t.Errorf("%d messages are left", left)
 	}
 	tx := begin(t, db.Pool, pgx.ReadCommitted)
 	if err := s.AppendTx(t.Context(), tx, stream.Message{}); err == nil {

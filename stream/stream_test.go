@@ -1,7 +1,6 @@
 package stream_test
 
 import (
-	"context"
 	"errors"
 	"slices"
 	"strings"
@@ -175,20 +174,15 @@ func TestDrop_TakesAllAndFreesTheName(t *testing.T) {
 	if _, err := s.Head(t.Context()); !errors.Is(err, stream.ErrNotFound) {
 		t.Errorf("Head: %v, want ErrNotFound", err)
 	}
-	fresh, err := stream.Ensure(t.Context(), db.Pool, "orders", stream.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	fresh := ensureWith(t, db.Pool, "orders", stream.Options{})
 	if _, err := a.Append(t.Context(), stream.Message{}); !errors.Is(err, stream.ErrNotFound) {
 		t.Errorf("Append to the dropped one: %v, want ErrNotFound", err)
 	}
 	if head, err := fresh.Head(t.Context()); head != 0 || err != nil || fresh.ID() == s.ID() {
 		t.Errorf("new stream of the name: id %d, head %d, %v", fresh.ID(), head, err)
 	}
-	var sequences int
-	err = db.Pool.QueryRow(t.Context(), `SELECT count(*) FROM pg_class WHERE relname LIKE 'stream\_1000\_%'`).Scan(&sequences)
-	if err != nil || sequences != 0 {
-		t.Errorf("%d relations of the dropped stream are left, %v", sequences, err)
+	if sequences := value[int](t, db.Pool, `SELECT count(*) FROM pg_class WHERE relname LIKE 'stream\_1000\_%'`); sequences != 0 {
+		t.Errorf("%d relations of the dropped stream are left", sequences)
 	}
 }
 
@@ -231,14 +225,8 @@ func TestDrop_DoesNotBlockWritersBesideALongReader(t *testing.T) {
 	db, s := ensureOwn(t)
 	a := run(t, db.Pool, s, stream.AppenderConfig{})
 	mustAppend(t, a, stream.Message{})
-	reader, err := db.Pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer reader.Rollback(context.Background())
-	if _, err := reader.Exec(t.Context(), `LOCK TABLE tidewire.stream_1000 IN ACCESS SHARE MODE`); err != nil {
-		t.Fatal(err)
-	}
+	reader := begin(t, db.Pool, "")
+	exec(t, reader, `LOCK TABLE tidewire.stream_1000 IN ACCESS SHARE MODE`)
 	pool, drops := countingPool(t, db.URL, "tidewire.drop_stream")
 	var dropping sync.WaitGroup
 	dropping.Go(func() {
@@ -253,8 +241,6 @@ func TestDrop_DoesNotBlockWritersBesideALongReader(t *testing.T) {
 			t.Fatalf("append beside a drop that waits: %v", err)
 		}
 	}
-	if err := reader.Rollback(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	rollBack(t, reader)
 	dropping.Wait()
 }

@@ -28,10 +28,7 @@ func watchedBy(t *testing.T, opts stream.Options, sql ...string) (pgtest.DB, *st
 	t.Helper()
 	db := setup(t)
 	pgtest.SetDefaults(t, db, map[string]string{"search_path": "public"}) // the role has the name of Tidewire's schema
-	s, err := stream.Ensure(t.Context(), db.Pool, "feed", opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := ensureWith(t, db.Pool, "feed", opts)
 	for _, line := range sql {
 		exec(t, db.Pool, line)
 	}
@@ -84,9 +81,7 @@ func TestWatch_Changes(t *testing.T) {
 			commitTx(t, tx)
 			rolled := begin(t, db.Pool, level)
 			exec(t, rolled, `INSERT INTO orders VALUES (9, 'no')`)
-			if err := rolled.Rollback(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			rollBack(t, rolled)
 			wantChanges(t, s,
 				`1 insert {"id": 1, "name": "a", "twice": 2}`,
 				`2 insert {"id": 2, "name": "b", "twice": 4}`,
@@ -198,9 +193,8 @@ func TestWatch_NamesThatChange(t *testing.T) {
 	ensureOn(t, db.Pool, "again")
 	exec(t, db.Pool, `SELECT tidewire.watch('"a ""b".orders', 'again')`)
 	exec(t, db.Pool, `DROP TABLE "a ""b".orders`)
-	var left int
-	if err := db.Pool.QueryRow(t.Context(), `SELECT count(*) FROM tidewire.watches`).Scan(&left); err != nil || left != 0 {
-		t.Errorf("%d watches of a dropped table, %v", left, err)
+	if left := value[int](t, db.Pool, `SELECT count(*) FROM tidewire.watches`); left != 0 {
+		t.Errorf("%d watches of a dropped table", left)
 	}
 }
 
