@@ -2,11 +2,13 @@ package stream_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,8 +16,36 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tidewire/tidewire/internal/pg"
+	"github.com/tidewire/tidewire/internal/pgtest"
 	"github.com/tidewire/tidewire/stream"
 )
+
+// progress counts answers, so that something can happen after a number of them.
+type progress struct {
+	n    atomic.Int64
+	more chan struct{}
+}
+
+func newProgress() *progress { return &progress{more: make(chan struct{}, 1)} }
+
+func (p *progress) add() {
+	p.n.Add(1)
+	pg.Signal(p.more)
+}
+
+// wait returns after so many more answers.
+func (p *progress) wait(t *testing.T, n int) {
+	t.Helper()
+	ctx := soon(t)
+	for until := p.n.Load() + int64(n); p.n.Load() < until; {
+		select {
+		case <-p.more:
+		case <-ctx.Done():
+			t.Errorf("no answer for a minute, want %d more", until-p.n.Load())
+			return
+		}
+	}
+}
 
 // run starts an Appender, which is stopped when the test ends.
 func run(t *testing.T, pool *pgxpool.Pool, s *stream.Stream, cfg stream.AppenderConfig) *stream.Appender {
@@ -257,39 +287,171 @@ func TestAppender_RefusesOnlyWhatPostgreSQLDoes(t *testing.T) {
 	}
 }
 
-// TestAppender_ManyOnFewConnections runs many more Appenders than the pool has
-// connections, two of which wait for locks held by another transaction.
+// TestAppender_ManyOnFewConnections runs many more Appenders than the pool has connections. Streams whose locks another
+// transaction holds delay no other stream, whether there are connections to wait on or not.
 func TestAppender_ManyOnFewConnections(t *testing.T) {
 	t.Parallel()
-	db := setup(t)
-	pool := smallPool(t, db, 8)
-	var calling, waiting sync.WaitGroup
-	locks := make([]pgx.Tx, 2)
-	for n := range 40 {
-		s := ensureWith(t, db.Pool, fmt.Sprint("room ", n), stream.Options{})
-		running := &calling
-		if n < len(locks) {
-			locks[n], running = begin(t, db.Pool, pgx.ReadCommitted), &waiting
-			if err := s.AppendTx(t.Context(), locks[n], messages("first")...); err != nil {
-				t.Fatal(err)
-			}
-			exec(t, locks[n], `SET CONSTRAINTS ALL IMMEDIATE`) // takes the lock
-		}
-		a := run(t, pool, s, stream.AppenderConfig{})
-		running.Go(func() {
-			for i := range 20 {
-				if _, err := a.Append(t.Context(), messages(fmt.Sprint(i))...); err != nil {
-					t.Errorf("stream %d: %v", n, err)
+	for conns, c := range map[int32]struct{ streams, locked, calls int }{2: {6, 2, 10}, 8: {40, 30, 3}} {
+		t.Run(fmt.Sprint(conns), func(t *testing.T) {
+			t.Parallel()
+			db := setup(t)
+			pool := smallPool(t, db, conns)
+			tx := begin(t, db.Pool, pgx.ReadCommitted)
+			var calling, waiting sync.WaitGroup
+			for n := range c.streams {
+				s := ensureWith(t, db.Pool, fmt.Sprint("room ", n), stream.Options{})
+				running := &calling
+				if n < c.locked {
+					running = &waiting
+					exec(t, tx, `SELECT pg_advisory_xact_lock(1953064037, $1)`, s.ID())
 				}
+				a := run(t, pool, s, stream.AppenderConfig{Writer: stream.WriterConfig{LockTimeout: time.Minute}})
+				running.Go(func() {
+					for i := range c.calls {
+						if _, err := a.Append(t.Context(), messages(fmt.Sprint(i))...); err != nil {
+							t.Errorf("stream %d: %v", n, err)
+						}
+					}
+					if n := len(everything(t, s)); n != c.calls {
+						t.Errorf("%d messages stored, want %d", n, c.calls)
+					}
+				})
 			}
-			if n := len(everything(t, s)); n < 20 {
-				t.Errorf("%d messages stored, want 20", n)
+			calling.Wait()
+			commitTx(t, tx)
+			waiting.Wait()
+		})
+	}
+}
+
+func TestAppender_StopAnswersWhatItAccepted(t *testing.T) {
+	t.Parallel()
+	db, s := ensure(t)
+	a, stop := start(t, db.Pool, s, stream.AppenderConfig{MaxBatch: 10})
+	var accepted atomic.Int64
+	answered := newProgress()
+	var calling sync.WaitGroup
+	for range 10 {
+		calling.Go(func() {
+			for {
+				err := a.Submit(t.Context(), messages("x"), func(_ stream.Appended, err error) {
+					if err != nil {
+						t.Error(err)
+					}
+					answered.add()
+				})
+				if errors.Is(err, stream.ErrClosed) {
+					return
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				accepted.Add(1)
 			}
 		})
 	}
+	answered.wait(t, 100)
+	stop()
+	atReturn := answered.n.Load()
 	calling.Wait()
-	for _, tx := range locks {
-		commitTx(t, tx)
+	if accepted.Load() != atReturn {
+		t.Errorf("%d accepted, %d answered when Stop returned", accepted.Load(), atReturn)
 	}
-	waiting.Wait()
+	if n := len(everything(t, s)); int64(n) != atReturn {
+		t.Errorf("%d stored, want %d", n, atReturn)
+	}
+	if _, err := a.Append(t.Context(), stream.Message{}); !errors.Is(err, stream.ErrClosed) {
+		t.Errorf("Append after the stop: %v, want ErrClosed", err)
+	}
+	if conns := db.Pool.Stat().AcquiredConns(); conns != 0 {
+		t.Errorf("%d connections kept", conns)
+	}
+}
+
+// block locks the stream's table until the end of the transaction.
+func block(t *testing.T, db pgtest.DB) pgx.Tx {
+	t.Helper()
+	lock := begin(t, db.Pool, "")
+	exec(t, lock, `LOCK TABLE tidewire.stream_1000 IN ACCESS EXCLUSIVE MODE`)
+	return lock
+}
+
+func TestAppender_FullWaitsAndObeysContext(t *testing.T) {
+	t.Parallel()
+	db, s := ensureOwn(t)
+	lock := block(t, db)
+	var stored atomic.Int64
+	a, stop := start(t, db.Pool, s, stream.AppenderConfig{MaxBatchBytes: 1 << 20})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	accepted, most := 0, 2*16+1
+	var err error
+	for msgs := []stream.Message{{Payload: make([]byte, 64<<10)}}; err == nil && accepted <= most; accepted++ {
+		err = a.Submit(ctx, msgs, func(_ stream.Appended, err error) {
+			if err != nil {
+				t.Error(err)
+			}
+			stored.Add(1)
+		})
+	}
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("%d calls of 64 KiB into two batches of 1 MiB: %v, want the context's error", accepted, err)
+	}
+	accepted-- // the last one was not accepted
+	rollBack(t, lock)
+	stop()
+	if int(stored.Load()) != accepted {
+		t.Errorf("%d stored, %d accepted", stored.Load(), accepted)
+	}
+}
+
+func TestAppender_AbandonAnswersEverybody(t *testing.T) {
+	t.Parallel()
+	db, s := ensureOwn(t)
+	block(t, db)
+	a, stop := start(t, db.Pool, s, stream.AppenderConfig{MaxBatch: 2})
+	var calling sync.WaitGroup
+	for range 8 { // two full batches, and callers that wait for room
+		calling.Go(func() {
+			_, err := a.Append(t.Context(), stream.Message{}, stream.Message{})
+			if !errors.Is(err, stream.ErrOutcomeUnknown) && !errors.Is(err, stream.ErrClosed) {
+				t.Errorf("Append: %v, want ErrOutcomeUnknown, or ErrClosed if it came late", err)
+			}
+		})
+	}
+	awaitLockWaiters(t, db, 1)
+	a.Abandon()
+	calling.Wait()
+	if _, err := a.Append(t.Context(), stream.Message{}); !errors.Is(err, stream.ErrClosed) {
+		t.Errorf("Append later: %v, want ErrClosed", err)
+	}
+	stop()
+}
+
+// TestAppender_FarNodeGetsItsTurn lets another node write as fast as it can: the head known to the first node is outdated whenever it
+// writes.
+func TestAppender_FarNodeGetsItsTurn(t *testing.T) {
+	t.Parallel()
+	db, s := ensure(t)
+	near := run(t, db.Pool, s, stream.AppenderConfig{})
+	loading, enough := context.WithCancel(soon(t))
+	var calling sync.WaitGroup
+	for range 20 {
+		calling.Go(func() {
+			for loading.Err() == nil {
+				if _, err := near.Append(loading, stream.Message{}); err != nil && loading.Err() == nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	far := run(t, pools(t, db.URL, 1)[0], s, stream.AppenderConfig{Writer: stream.WriterConfig{Method: stream.Copy}})
+	for n := range 10 {
+		if _, err := far.Append(soon(t), stream.Message{}); err != nil {
+			t.Fatalf("append %d: %v", n, err)
+		}
+	}
+	enough()
+	calling.Wait()
 }

@@ -3,54 +3,10 @@ package stream_test
 import (
 	"fmt"
 	"math"
-	"slices"
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgxpool"
-
-	"github.com/tidewire/tidewire/stream"
 )
-
-// TestAppendTogether_Heads stores batches with heads that are unknown, right, outdated, or unknown to
-// the standby that took over: each batch continues at the end of its stream, whatever head the caller
-// gives.
-func TestAppendTogether_Heads(t *testing.T) {
-	t.Parallel()
-	db, a := ensure(t)
-	b := ensureNamed(t, db.Pool, "b", false)
-	own := ensureNamed(t, db.Pool, "own", true)
-	const send = `SELECT firsts FROM tidewire.append_together(7, $1, $2, $3, $4, $5,
-		array_fill('x'::text::bytea, ARRAY[cardinality($5::int[])]), array_fill(NULL::text, ARRAY[cardinality($5::int[])]), array_fill(NULL::jsonb, ARRAY[cardinality($5::int[])]),
-		ARRAY[0, 0, 0], '{}', '{}', '{}', '{}')`
-	ends := []int64{0, 0, 0}
-	for n, heads := range [][]int64{{0, 0, 0}, {1, 2, 3}, {0, 0, 0}, {1, 1, 1}, {100, 100, 100}, {5, 10, 15}} {
-		t.Run(fmt.Sprint(n, heads), func(t *testing.T) {
-			sizes, batches := []int32{1, 2, 3}, []int32{1, 2, 2, 3, 3, 3}
-			if n%2 == 1 { // a row for each batch
-				sizes, batches = []int32{1, 1, 1}, []int32{1, 2, 3}
-			}
-			var firsts []int64
-			ids := []int32{a.ID(), b.ID(), own.ID()}
-			if err := db.Pool.QueryRow(t.Context(), send, n+1, ids, heads, sizes, batches).Scan(&firsts); err != nil {
-				t.Fatal(err)
-			}
-			var want []int64
-			for i := range ends {
-				want = append(want, ends[i]+1)
-				ends[i] += int64(sizes[i])
-			}
-			if !slices.Equal(firsts, want) {
-				t.Errorf("at %d, want %d", firsts, want)
-			}
-		})
-	}
-	for i, s := range []*stream.Stream{a, b, own} {
-		all := everything(t, s)
-		if n := len(all); int64(n) != ends[i] || all[n-1].Position != ends[i] {
-			t.Errorf("stream %d: %d messages, the last at %d, want %d", i, n, all[n-1].Position, ends[i])
-		}
-	}
-}
 
 // TestHeads_ManyOtherStreams: a query about one stream does not read the others, whatever PostgreSQL
 // estimates for an array.
