@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/tidewire/tidewire/internal/pgtest"
-	"github.com/tidewire/tidewire/migrate"
 	"github.com/tidewire/tidewire/stream"
 )
 
@@ -118,55 +117,6 @@ func TestAppendAs_LostConnectionsStoreOnce(t *testing.T) {
 				r.check(t, everything(t, s), others.Load())
 			})
 		}
-	}
-}
-
-// TestAppendAs_PostgreSQLKilled kills PostgreSQL while two nodes repeat each
-// other's requests.
-func TestAppendAs_PostgreSQLKilled(t *testing.T) {
-	t.Parallel()
-	for seed := range pgtest.Seeds() {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			t.Parallel()
-			server := pgtest.Start(t)
-			nodes := pools(t, server.URL(), 3)
-			if _, err := migrate.Up(t.Context(), nodes[0]); err != nil {
-				t.Fatal(err)
-			}
-			s := ensureWith(t, nodes[0], "killed", stream.Options{})
-			var r retries
-			var calling sync.WaitGroup
-			loading := make(chan struct{})
-			for _, pool := range nodes[1:] {
-				a := run(t, pool, s, stream.AppenderConfig{Writer: stream.WriterConfig{CopyRows: 16}})
-				for c := range 10 {
-					calling.Go(func() {
-						for sequence := int64(0); ; sequence++ {
-							select {
-							case <-loading:
-								return
-							default:
-							}
-							p := stream.RequestID{Client: fmt.Sprint("p", c), Sequence: sequence}
-							r.append(t, a, p, 50*time.Millisecond)
-							for !r.append(t, a, p, time.Minute) && !t.Failed() {
-							}
-						}
-					})
-				}
-			}
-			random := rand.New(rand.NewPCG(seed, 5))
-			for range 3 {
-				time.Sleep(time.Duration(50+random.IntN(300)) * time.Millisecond)
-				pgtest.Crash(t, server)
-			}
-			close(loading)
-			calling.Wait()
-			if len(r.first) == 0 {
-				t.Error("nothing was appended")
-			}
-			r.check(t, everything(t, s), 0)
-		})
 	}
 }
 

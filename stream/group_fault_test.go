@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -162,13 +161,8 @@ FROM tidewire.group_rotation`).Scan(&groups, &seen)
 // of what it read.
 func repeatableRead(t *testing.T, db pgtest.DB, sql string) pgx.Tx {
 	t.Helper()
-	tx, err := db.Pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := tx.Exec(t.Context(), sql); err != nil {
-		t.Fatal(err)
-	}
+	tx := begin(t, db.Pool, pgx.RepeatableRead)
+	exec(t, tx, sql)
 	return tx
 }
 
@@ -231,60 +225,6 @@ func TestGroups_ManyGroupsRotateSeldom(t *testing.T) {
 	if all, err := s.Groups(t.Context()); err != nil || len(all) != 2001 {
 		t.Errorf("%d groups, %v", len(all), err)
 	}
-}
-
-// TestGroups_PostgreSQLKilledUnderLoad: every answered commit is stored.
-func TestGroups_PostgreSQLKilledUnderLoad(t *testing.T) {
-	t.Parallel()
-	for seed := range pgtest.Seeds() {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			t.Parallel()
-			server := pgtest.Start(t)
-			nodes := pools(t, server.URL(), 3)
-			s := ensureOn(t, nodes[2], "killed")
-			random := rand.New(rand.NewPCG(seed, 6))
-			over, ready := make(chan struct{}), make(chan struct{})
-			var killing sync.WaitGroup
-			killing.Go(func() {
-				defer close(over)
-				<-ready
-				for range 3 {
-					time.Sleep(time.Duration(200+random.IntN(400)) * time.Millisecond)
-					pgtest.Crash(t, server)
-				}
-				time.Sleep(200 * time.Millisecond)
-			})
-			commitUnderLoad(t, nodes[:2], s, over, func() { close(ready) })
-			killing.Wait()
-		})
-	}
-}
-
-// TestGroups_StopWithoutPostgreSQL answers the callers that still wait.
-func TestGroups_StopWithoutPostgreSQL(t *testing.T) {
-	t.Parallel()
-	server := pgtest.Start(t)
-	pool := pools(t, server.URL(), 1)[0]
-	s := ensureOn(t, pool, "away")
-	gs, stop := runGroups(t, pool, stream.GroupsConfig{StopTimeout: 100 * time.Millisecond})
-	g := openGroup(t, gs, s, "g")
-	if err := server.Kill(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	var waiting sync.WaitGroup
-	for _, call := range []func() error{
-		func() error { _, err := g.Commit(t.Context(), 5); return err },
-		func() error { return g.Seek(t.Context(), 5) },
-	} {
-		waiting.Go(func() {
-			if err := call(); !errors.Is(err, stream.ErrOutcomeUnknown) {
-				t.Errorf("%v, want ErrOutcomeUnknown", err)
-			}
-		})
-	}
-	time.Sleep(100 * time.Millisecond)
-	stop()
-	waiting.Wait()
 }
 
 // logFunc is called with each line of a log.

@@ -1,13 +1,11 @@
 package stream_test
 
 import (
-	"errors"
 	"math"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tidewire/tidewire/internal/pgtest"
@@ -265,35 +263,4 @@ func TestRetentionWorker_LargeStreamMoves(t *testing.T) {
 		t.Error("it has not moved")
 	}
 	stands(t, "moved", s, 11, 19)
-}
-
-// TestRetentionWorker_CrashOfPostgreSQL: a drop that was lost in a crash is repeated, and positions continue.
-func TestRetentionWorker_CrashOfPostgreSQL(t *testing.T) {
-	t.Parallel()
-	server := pgtest.Start(t)
-	pool := pools(t, server.URL(), 1)[0]
-	s := ensureOn(t, pool, "crashed")
-	fill(t, pgtest.DB{Pool: pool}, s, 1, 100)
-	alter(t, pool, s, stream.Retention{MaxAge: time.Hour})
-	k := stream.NewRetentionWorker(pool, stream.RetentionWorkerConfig{})
-	if err := k.Round(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	pgtest.Crash(t, server)
-	pool.Reset()
-	for failed := 0; ; failed++ {
-		err := k.Round(t.Context())
-		if err == nil {
-			break
-		}
-		var refused *pgconn.PgError
-		if failed > 1000 || errors.As(err, &refused) && refused.Code[:2] != "57" {
-			t.Fatal(err)
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	if first := mustAppend(t, run(t, pool, s, stream.AppenderConfig{}), stream.Message{}); first != 101 {
-		t.Errorf("the next one is at %d", first)
-	}
-	stands(t, "after the crash", s, 101, 101)
 }

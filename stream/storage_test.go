@@ -1,18 +1,14 @@
 package stream_test
 
 import (
-	"errors"
 	"fmt"
 	"math"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tidewire/tidewire/internal/pgtest"
-	"github.com/tidewire/tidewire/internal/testkit"
 	"github.com/tidewire/tidewire/stream"
 )
 
@@ -37,33 +33,6 @@ func isShared(t *testing.T, db pgtest.DB, s *stream.Stream) (shared bool) {
 		t.Errorf("shared is %t, the stream has tables: %t, and %d messages in the shared one", shared, tables, messages)
 	}
 	return shared
-}
-
-// TestShared_FollowedWhileItMoves: subscriptions and appends of two nodes continue.
-func TestShared_FollowedWhileItMoves(t *testing.T) {
-	t.Parallel()
-	for seed := range uint64(3) {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			t.Parallel()
-			db, s := ensure(t)
-			cfg := stream.HubConfig{Announce: true, PageMessages: 20}
-			if seed == 2 {
-				cfg = stream.HubConfig{NoListen: true, Poll: 20 * time.Millisecond}
-			}
-			followUnderLoad(t, pools(t, db.URL, 2), s, cfg, 100, seed, func() {
-				testkit.Eventually(t, "messages", func() bool { head, err := s.Head(t.Context()); return err == nil && head > int64(100*(seed+1)) })
-				moveStream(t, db.Pool, s)
-			})
-			if isShared(t, db, s) {
-				t.Error("the stream has not moved")
-			}
-			for i, m := range everything(t, s) {
-				if m.Position != int64(i+1) {
-					t.Fatalf("message %d is at %d", i, m.Position)
-				}
-			}
-		})
-	}
 }
 
 // TestShared_ReadByAnOutdatedHandle: an outdated handle can read moved messages in all
@@ -157,81 +126,6 @@ func TestShared_GetsItsOwn(t *testing.T) {
 		all := everything(t, s)
 		if isShared(t, db, s) || string(all[0].Payload) != "first" || string(all[len(all)-1].Payload) != "last" {
 			t.Errorf("%s: shared, or not as before: %d messages", name, len(all))
-		}
-	}
-}
-
-// TestShared_MovesWhileNodesAppend: the appends of two nodes, some alone and some
-// together with others, are stored at the returned positions.
-func TestShared_MovesWhileNodesAppend(t *testing.T) {
-	t.Parallel()
-	db := setup(t)
-	const streams = 8
-	nodes := pools(t, db.URL, 2)
-	var handles []*stream.Stream
-	var appending sync.WaitGroup
-	for i := range streams {
-		for n, pool := range nodes {
-			s := ensureWith(t, pool, fmt.Sprint("s", i), stream.Options{})
-			if n == 0 {
-				handles = append(handles, s)
-			}
-			a := run(t, pool, s, stream.AppenderConfig{})
-			appending.Go(func() {
-				for k := range 40 {
-					payload := fmt.Sprint(n, " ", k)
-					first, err := firstOf(a.Append(t.Context(), stream.Message{Payload: []byte(payload)}))
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					got, err := s.Read(t.Context(), first-1, 1)
-					if err != nil || len(got) != 1 || string(got[0].Payload) != payload || got[0].Position != first {
-						t.Errorf("stream %d: %q at %d: %v, %v", i, payload, first, got, err)
-					}
-					if k == 5+3*i && n == 0 && i%2 == 0 {
-						moveStream(t, pool, s)
-					}
-				}
-			})
-		}
-	}
-	appending.Wait()
-	for i, s := range handles {
-		if all := everything(t, s); len(all) != 80 || all[79].Position != 80 || isShared(t, db, s) != (i%2 == 1) {
-			t.Errorf("stream %d: %d messages, the last at %d", i, len(all), all[len(all)-1].Position)
-		}
-	}
-}
-
-// TestShared_Drop removes the messages, and all handles notice it.
-func TestShared_Drop(t *testing.T) {
-	t.Parallel()
-	db, s := ensure(t)
-	a := run(t, db.Pool, s, stream.AppenderConfig{})
-	h, _ := runHub(t, db.Pool, stream.HubConfig{Poll: 20 * time.Millisecond})
-	mustAppend(t, a, stream.Message{})
-	sub := subscribe(t, h, s, stream.After(1))
-	if err := stream.Drop(t.Context(), db.Pool, s.Name()); err != nil {
-		t.Fatal(err)
-	}
-	_, appendErr := a.Append(t.Context(), stream.Message{})
-	_, readErr := s.Read(t.Context(), 0, 1)
-	_, headErr := s.Head(t.Context())
-	_, nextErr := sub.Next(t.Context())
-	for what, err := range map[string]error{"Append": appendErr, "Read": readErr, "Head": headErr, "Next": nextErr} {
-		if !errors.Is(err, stream.ErrNotFound) {
-			t.Errorf("%s: %v, want ErrNotFound", what, err)
-		}
-	}
-	if left := value[int](t, db.Pool, `SELECT count(*) FROM tidewire.shared_message`); left > 0 {
-		t.Errorf("%d messages are left", left)
-	}
-	tx := begin(t, db.Pool, pgx.ReadCommitted)
-	if err := s.AppendTx(t.Context(), tx, stream.Message{}); err == nil {
-		err = tx.Commit(t.Context())
-		if !errors.Is(err, pgx.ErrTxCommitRollback) && err == nil {
-			t.Error("published to a stream that was dropped")
 		}
 	}
 }
