@@ -185,3 +185,28 @@ func TestHistory_LossesOfTwo(t *testing.T) {
 		t.Errorf("the hub has found %d lost positions, want 20", n)
 	}
 }
+
+// TestHub_WrongPositionIsNoLoss: a client that names a position that never existed gets an error, and no
+// other client is affected.
+func TestHub_WrongPositionIsNoLoss(t *testing.T) {
+	t.Parallel()
+	db, s := ensure(t)
+	hub, _ := runHub(t, db.Pool, stream.HubConfig{})
+	a := run(t, db.Pool, s, stream.AppenderConfig{Hub: hub})
+	mustAppend(t, a, messages("a", "b")...)
+	exec(t, db.Pool, `SELECT tidewire.begin_history()`)
+	mustAppend(t, a, messages("c")...)
+	steady := subscribe(t, hub, s, stream.After(0))
+	for n := 0; n < 3; {
+		n += len(next(t, steady))
+	}
+	wantLost(t, "a wrong position", nextError(t, subscribe(t, hub, s, stream.After(7))), 2)
+	wantLost(t, "one past the end", nextError(t, subscribe(t, hub, s, stream.After(steady.Position()+1))), steady.Position())
+	if n := hub.Lost(); n != 0 {
+		t.Errorf("%d positions are said to be lost", n)
+	}
+	first := mustAppend(t, a, messages("d")...)
+	if page := next(t, steady); page[0].Position != first {
+		t.Errorf("goes on at %d, want %d", page[0].Position, first)
+	}
+}

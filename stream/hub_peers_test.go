@@ -2,7 +2,6 @@ package stream_test
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -15,7 +14,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tidewire/tidewire/internal/pgtest"
-	"github.com/tidewire/tidewire/migrate"
 	"github.com/tidewire/tidewire/stream"
 )
 
@@ -226,82 +224,6 @@ func unreliable(t *testing.T, seed uint64) func(deliver func()) {
 			})
 		}
 	}
-}
-
-// TestPeers_Failover: pages that another process has sent before a failover, and that are lost, arrive after it and are
-// not delivered, also if the stream has nothing else yet.
-func TestPeers_Failover(t *testing.T) {
-	t.Parallel()
-	p := pgtest.StartPair(t, openMigrated)
-	p.Unsynchronised(t)
-	var late []func()
-	net := network{pass: func(deliver func()) { late = append(late, deliver) }} // under its lock
-	var all []*stream.Stream
-	for _, name := range []string{"empty", "kept"} {
-		s := ensureWith(t, p.Pool, name, stream.Options{})
-		all = append(all, s)
-	}
-	pool := bothOf(t, p)
-	hub, _ := runHub(t, pool, stream.HubConfig{Poll: 100 * time.Millisecond, Peers: net.node()})
-	listener := net.node() // a process that hears all, and is asked nothing
-	received := make(map[int32]func([]byte))
-	var appenders []*stream.Appender
-	for _, s := range all {
-		listener.Listen(s.ID(), func(page []byte) { received[s.ID()](page) })
-		appenders = append(appenders, run(t, pool, s, stream.AppenderConfig{Hub: hub}))
-	}
-	kept := appendEach(t, appenders[1], "kept", 5)
-	p.CatchUp(t)
-	p.Detach(t)
-	for _, a := range appenders {
-		appendEach(t, a, "lost", 3)
-	}
-	after := p.Promote(t)
-	if _, err := migrate.EnterHistory(t.Context(), after); err != nil { // before that, nobody can tell the pages from those of now
-		t.Fatal(err)
-	}
-
-	other, _ := runHub(t, after, stream.HubConfig{Poll: never, NoListen: true, Peers: peersFunc(func(id int32, receive func([]byte)) { received[id] = receive })})
-	subs := []*stream.Subscription{subscribe(t, other, all[0], stream.After(0)), subscribe(t, other, all[1], stream.After(kept[4]))}
-	for _, sub := range subs {
-		nothingYet(t, sub)
-	}
-	net.mu.Lock()
-	deliveries := late
-	net.mu.Unlock()
-	if len(deliveries) == 0 {
-		t.Fatal("no pages were sent")
-	}
-	for _, deliver := range deliveries {
-		deliver()
-	}
-	for i, sub := range subs {
-		first := mustAppend(t, appenders[i], messages("new")...)
-		other.Notify(all[i])
-		if page := next(t, sub); page[0].Position != first || string(page[0].Payload) != "new" {
-			t.Errorf("stream %q: %+v, want the new message at %d", all[i].Name(), page, first)
-		}
-	}
-}
-
-// nothingYet reads what there is, which is nothing.
-func nothingYet(t *testing.T, sub *stream.Subscription) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	time.AfterFunc(200*time.Millisecond, cancel)
-	if page, err := sub.Next(ctx); err == nil {
-		t.Fatalf("%+v, want nothing", page)
-	}
-}
-
-// peersFunc hears, and says nothing.
-type peersFunc func(id int32, receive func([]byte))
-
-func (f peersFunc) Send(int32, []byte) {}
-
-func (f peersFunc) Listen(id int32, receive func([]byte)) (stop func()) {
-	f(id, receive)
-	return func() {}
 }
 
 var errFails = errors.New("this transaction fails")
