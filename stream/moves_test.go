@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -144,43 +142,6 @@ func TestShared_LongReadOfAMovedStream(t *testing.T) {
 	if all, err := s.Read(t.Context(), 0, 20000); err != nil || len(all) != 20000 {
 		t.Errorf("own: %d, %v", len(all), err)
 	}
-}
-
-// TestAppender_NeighboursOfARefusedOne: the answer to a batch with one invalid message is
-// lost. The other messages are stored.
-func TestAppender_NeighboursOfARefusedOne(t *testing.T) {
-	t.Parallel()
-	ensureBoth(t, func(t *testing.T, db pgtest.DB, s *stream.Stream) {
-		table := "stream_1000"
-		if isShared(t, db, s) {
-			table = "shared_message"
-		}
-		exec(t, db.Pool, `ALTER TABLE tidewire.`+table+` ADD CHECK (payload <> 'bad')`)
-		plan := &cutPlan{before: map[int]bool{}, after: map[int]bool{}}
-		a := run(t, cutPool(t, db, plan), s, stream.AppenderConfig{Linger: 200 * time.Millisecond})
-		for _, payload := range []string{"first", "second"} {
-			mustAppend(t, a, stream.Message{Payload: []byte(payload)})
-		}
-		plan.cutNext()
-		var answers sync.WaitGroup
-		errs := make([]error, 3)
-		for i := range errs {
-			answers.Add(1)
-			m := stream.Message{Payload: fmt.Append(nil, "m", i)}
-			if i == 1 {
-				m.Payload = []byte("bad")
-			}
-			if err := a.Submit(t.Context(), []stream.Message{m}, func(_ stream.Appended, err error) { errs[i] = err; answers.Done() }); err != nil {
-				t.Fatal(err)
-			}
-		}
-		answers.Wait()
-		for i, err := range errs {
-			if i != 1 && err != nil || i == 1 && (err == nil || errors.Is(err, stream.ErrOutcomeUnknown)) {
-				t.Errorf("message %d: %v", i, err)
-			}
-		}
-	})
 }
 
 // TestAppendTx_MovedMeanwhile: the stream moves while a transaction that publishes waits for
