@@ -47,100 +47,98 @@ func program(t *testing.T, db pgtest.DB, name string) string {
 // transaction, while offsets and records are rotated, and restores the dump.
 func TestBackup(t *testing.T) {
 	t.Parallel()
-	ensureBoth(t, backup)
-}
-
-func backup(t *testing.T, db pgtest.DB, s *stream.Stream) {
-	dump, restore := program(t, db, "pg_dump"), program(t, db, "pg_restore")
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
-	defer cancel()
-	a := run(t, db.Pool, s, stream.AppenderConfig{})
-	request := stream.RequestID{Client: "p", Sequence: 1}
-	stored, err := a.AppendAs(ctx, request, stream.Message{Payload: []byte("once")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	mustAppend(t, a, stream.Message{Payload: []byte("two")})
-	gs, stopGroups := runGroups(t, db.Pool, stream.GroupsConfig{RotateRows: 300})
-	offsets := map[string]int64{"none": 0, "one": 1, "two": 2}
-	for name, offset := range offsets {
-		if _, err := openGroup(t, gs, s, name).Commit(ctx, offset); err != nil {
-			t.Fatal(err)
-		}
-	}
-
-	exec(t, db.Pool, `CREATE TABLE application (id int)`)
-	ddl := begin(t, db.Pool, "")
-	if _, err := ddl.Exec(ctx, `ALTER TABLE application ADD COLUMN more int`); err != nil {
-		t.Fatal(err)
-	}
-	file := filepath.Join(t.TempDir(), "dump")
-	dumped := make(chan error, 1)
-	go func() {
-		out, err := osexec.CommandContext(ctx, dump, "-Fc", "-f", file, db.URL).CombinedOutput()
+	ensureBoth(t, func(t *testing.T, db pgtest.DB, s *stream.Stream) {
+		dump, restore := program(t, db, "pg_dump"), program(t, db, "pg_restore")
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+		defer cancel()
+		a := run(t, db.Pool, s, stream.AppenderConfig{})
+		request := stream.RequestID{Client: "p", Sequence: 1}
+		stored, err := a.AppendAs(ctx, request, stream.Message{Payload: []byte("once")})
 		if err != nil {
-			t.Logf("%s", out)
-		}
-		dumped <- err
-	}()
-	testkit.Eventually(t, "the dump to wait", func() bool {
-		return value[bool](t, db.Pool, `SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND relation = 'application'::regclass)`)
-	})
-
-	reach(t, db.Pool, s)
-	busy := openGroup(t, gs, s, "busy")
-	for n, rotated := int64(1), false; !rotated; n++ {
-		if _, err := busy.Commit(ctx, n); err != nil {
 			t.Fatal(err)
 		}
-		if n%100 == 0 {
-			if err := db.Pool.QueryRow(ctx, `SELECT current = 1 FROM tidewire.group_rotation`).Scan(&rotated); err != nil {
+		mustAppend(t, a, stream.Message{Payload: []byte("two")})
+		gs, stopGroups := runGroups(t, db.Pool, stream.GroupsConfig{RotateRows: 300})
+		offsets := map[string]int64{"none": 0, "one": 1, "two": 2}
+		for name, offset := range offsets {
+			if _, err := openGroup(t, gs, s, name).Commit(ctx, offset); err != nil {
 				t.Fatal(err)
 			}
 		}
-	}
-	stopGroups() // the table that is not in use has been cleared
-	exec(t, db.Pool, `SELECT tidewire.clear_offsets()`)
-	for range 2 {
-		exec(t, db.Pool, `UPDATE tidewire.request_window SET since = since - interval '1 day'`)
-		exec(t, db.Pool, `SELECT tidewire.fold_requests($1, '1 hour')`, s.ID())
-		exec(t, db.Pool, `SELECT tidewire.swap_requests($1, '1 hour')`, s.ID())
-		exec(t, db.Pool, agedSharedSQL, 2*stream.KeepRequests)
-		if err := stream.RotateRequests(ctx, db.Pool, s); err != nil {
+
+		exec(t, db.Pool, `CREATE TABLE application (id int)`)
+		ddl := begin(t, db.Pool, "")
+		if _, err := ddl.Exec(ctx, `ALTER TABLE application ADD COLUMN more int`); err != nil {
 			t.Fatal(err)
 		}
-	}
-	if err := ddl.Commit(ctx); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-dumped; err != nil {
-		t.Fatalf("pg_dump: %v", err)
-	}
+		file := filepath.Join(t.TempDir(), "dump")
+		dumped := make(chan error, 1)
+		go func() {
+			out, err := osexec.CommandContext(ctx, dump, "-Fc", "-f", file, db.URL).CombinedOutput()
+			if err != nil {
+				t.Logf("%s", out)
+			}
+			dumped <- err
+		}()
+		testkit.Eventually(t, "the dump to wait", func() bool {
+			return value[bool](t, db.Pool, `SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND relation = 'application'::regclass)`)
+		})
 
-	other := pgtest.Open(t)
-	if out, err := osexec.CommandContext(ctx, restore, "-d", other.URL, file).CombinedOutput(); err != nil {
-		t.Fatalf("pg_restore: %v\n%s", err, out)
-	}
-	restored, err := stream.Lookup(ctx, other.Pool, s.Name())
-	if err != nil {
-		t.Fatal(err)
-	}
-	groups, err := restored.Groups(ctx)
-	if err != nil || len(groups) != len(offsets) {
-		t.Errorf("%d groups, %v, want %d", len(groups), err, len(offsets))
-	}
-	for _, g := range groups {
-		if g.Offset != offsets[g.Name] {
-			t.Errorf("group %q is at %d, want %d", g.Name, g.Offset, offsets[g.Name])
+		reach(t, db.Pool, s)
+		busy := openGroup(t, gs, s, "busy")
+		for n, rotated := int64(1), false; !rotated; n++ {
+			if _, err := busy.Commit(ctx, n); err != nil {
+				t.Fatal(err)
+			}
+			if n%100 == 0 {
+				if err := db.Pool.QueryRow(ctx, `SELECT current = 1 FROM tidewire.group_rotation`).Scan(&rotated); err != nil {
+					t.Fatal(err)
+				}
+			}
 		}
-	}
-	b := run(t, other.Pool, restored, stream.AppenderConfig{})
-	if again, err := b.AppendAs(ctx, request, stream.Message{Payload: []byte("once")}); err != nil || again.First != stored.First || !again.Duplicate {
-		t.Errorf("the request once more: %+v, %v, want %+v as at first", again, err, stored)
-	}
-	if msgs, err := restored.Read(ctx, 0, 10); err != nil || len(msgs) != 2 {
-		t.Errorf("%d messages, %v, want 2", len(msgs), err)
-	}
+		stopGroups() // the table that is not in use has been cleared
+		exec(t, db.Pool, `SELECT tidewire.clear_offsets()`)
+		for range 2 {
+			exec(t, db.Pool, `UPDATE tidewire.request_window SET since = since - interval '1 day'`)
+			exec(t, db.Pool, `SELECT tidewire.fold_requests($1, '1 hour')`, s.ID())
+			exec(t, db.Pool, `SELECT tidewire.swap_requests($1, '1 hour')`, s.ID())
+			exec(t, db.Pool, agedSharedSQL, 2*stream.KeepRequests)
+			if err := stream.RotateRequests(ctx, db.Pool, s); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := ddl.Commit(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-dumped; err != nil {
+			t.Fatalf("pg_dump: %v", err)
+		}
+
+		other := pgtest.Open(t)
+		if out, err := osexec.CommandContext(ctx, restore, "-d", other.URL, file).CombinedOutput(); err != nil {
+			t.Fatalf("pg_restore: %v\n%s", err, out)
+		}
+		restored, err := stream.Lookup(ctx, other.Pool, s.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		groups, err := restored.Groups(ctx)
+		if err != nil || len(groups) != len(offsets) {
+			t.Errorf("%d groups, %v, want %d", len(groups), err, len(offsets))
+		}
+		for _, g := range groups {
+			if g.Offset != offsets[g.Name] {
+				t.Errorf("group %q is at %d, want %d", g.Name, g.Offset, offsets[g.Name])
+			}
+		}
+		b := run(t, other.Pool, restored, stream.AppenderConfig{})
+		if again, err := b.AppendAs(ctx, request, stream.Message{Payload: []byte("once")}); err != nil || again.First != stored.First || !again.Duplicate {
+			t.Errorf("the request once more: %+v, %v, want %+v as at first", again, err, stored)
+		}
+		if msgs, err := restored.Read(ctx, 0, 10); err != nil || len(msgs) != 2 {
+			t.Errorf("%d messages, %v, want 2", len(msgs), err)
+		}
+	})
 }
 
 // TestRetentionWorker_WaitsForDumps: a segment that a dump has not locked yet is not

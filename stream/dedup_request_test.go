@@ -58,33 +58,8 @@ func wantAt(t *testing.T, s *stream.Stream, position int64, want string) {
 	t.Errorf("%q is not at %d", want, position)
 }
 
-func TestAppendAs_RepeatedStoresOnce(t *testing.T) {
-	t.Parallel()
-	for name, method := range allMethods {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			db, s := ensure(t)
-			cfg := stream.AppenderConfig{Writer: stream.WriterConfig{Method: method}}
-			nodes := []*stream.Appender{run(t, db.Pool, s, cfg), run(t, pools(t, db.URL, 1)[0], s, cfg)}
-			for _, a := range nodes {
-				for range 2 {
-					if first := mustAppendAs(t, a, stream.RequestID{Client: "p", Sequence: 7}, "a", "b"); first != 1 {
-						t.Errorf("first position %d, want 1", first)
-					}
-				}
-			}
-			wantAt(t, s, mustAppendAs(t, nodes[1], stream.RequestID{Client: "p", Sequence: 3}, "lower"), "lower")
-			odd := stream.RequestID{Client: `o"d'd\,{ü}`, Sequence: 7}
-			wantAt(t, s, mustAppendAs(t, nodes[0], odd, "another"), "another")
-			wantAt(t, s, mustAppendAs(t, nodes[1], odd, "changed"), "another")
-			wantStored(t, s, "a, b, lower, another")
-		})
-	}
-}
-
-// TestAppendAs_TellsOfTheFirst: a repetition gets the result of the first request,
-// whatever its own messages are, and Duplicate; on any node, and also in the same
-// batch.
+// TestAppendAs_TellsOfTheFirst: a repetition stores nothing. It gets the result of the first request, whatever its own messages are, and
+// Duplicate; on any node, and also in the same batch.
 func TestAppendAs_TellsOfTheFirst(t *testing.T) {
 	t.Parallel()
 	for name, method := range allMethods {
@@ -110,7 +85,10 @@ func TestAppendAs_TellsOfTheFirst(t *testing.T) {
 				exec(t, db.Pool, `UPDATE tidewire.request_1000_0 SET count = NULL`)
 				ask(nodes[0], stream.Appended{First: 1, Last: 2, Duplicate: true}, "a", "b") // recorded before counts were recorded
 			}
-
+			wantAt(t, s, mustAppendAs(t, nodes[1], stream.RequestID{Client: "p", Sequence: 3}, "lower"), "lower")
+			odd := stream.RequestID{Client: `o"d'd\,{ü}`, Sequence: 7}
+			wantAt(t, s, mustAppendAs(t, nodes[0], odd, "another"), "another")
+			wantAt(t, s, mustAppendAs(t, nodes[1], odd, "changed"), "another")
 			got := inOneBatch(t, db.Pool, s, cfg, ":x", "q:q1 q2", ":y z", "q:q1", "r:r1", "q:q1 q2 q3")
 			for i, want := range map[int]stream.Appended{1: {Last: 2}, 3: {Last: 2, Duplicate: true}, 4: {Last: 1}, 5: {Last: 2, Duplicate: true}} {
 				want.First, want.Last = got[i].First, got[i].First+want.Last-1
@@ -120,7 +98,7 @@ func TestAppendAs_TellsOfTheFirst(t *testing.T) {
 			}
 			wantAt(t, s, got[1].First, "q1")
 			wantAt(t, s, got[4].First, "r1")
-			wantStored(t, s, "a, b, c, tick, x, q1, q2, y, z, r1")
+			wantStored(t, s, "a, b, c, tick, lower, another, x, q1, q2, y, z, r1")
 		})
 	}
 }
@@ -130,21 +108,6 @@ func soon(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
 	return ctx
-}
-
-// TestAppendAs_NoBackslashQuote: a server may refuse \' in strings.
-func TestAppendAs_NoBackslashQuote(t *testing.T) {
-	t.Parallel()
-	db, s := ensure(t)
-	pool := poolWith(t, db.URL, func(cfg *pgxpool.Config) {
-		cfg.ConnConfig.RuntimeParams["backslash_quote"] = "off"
-	})
-	a := run(t, pool, s, stream.AppenderConfig{Writer: stream.WriterConfig{Method: stream.Copy}})
-	for range 2 {
-		if first := mustAppendAs(t, a, stream.RequestID{Client: `o'b\rien`, Sequence: 1}, "x"); first != 1 {
-			t.Errorf("first position %d, want 1", first)
-		}
-	}
 }
 
 // submitted is the result of a call.
@@ -178,54 +141,30 @@ func inOneBatch(t *testing.T, pool *pgxpool.Pool, s *stream.Stream, cfg stream.A
 			t.Fatal(err)
 		}
 	}
-	ctx, stop := context.WithCancel(t.Context())
-	var running sync.WaitGroup
 	a.Start()
-	running.Go(func() { <-ctx.Done(); a.Stop() })
-	answered := make(chan struct{})
-	go func() { waiting.Wait(); close(answered) }()
-	select {
-	case <-answered:
-	case <-time.After(time.Minute):
-		a.Abandon()
-		t.Error("not all calls were answered in a minute")
-		<-answered
-	}
-	stop()
-	running.Wait()
+	defer a.Stop()
+	waiting.Wait()
 	return answers
-}
-
-// TestAppendAs_RepeatedInABatch: the calls that share a batch with repetitions
-// are stored as if these were not there.
-func TestAppendAs_RepeatedInABatch(t *testing.T) {
-	t.Parallel()
-	for name, method := range allMethods {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			db, s := ensure(t)
-			cfg := stream.AppenderConfig{Writer: stream.WriterConfig{Method: method}}
-			for _, calls := range [][]string{
-				{"p:a1 a2", "p:a1 a2", ":x", "p:a1 a2", "q:b"},
-				{":y1 y2", "q:b", "r:c", "p:a1 a2", "r:c", ":z"},
-			} {
-				for i, answer := range inOneBatch(t, db.Pool, s, cfg, calls...) {
-					if answer.err != nil {
-						t.Errorf("%s: %v", calls[i], answer.err)
-					}
-					_, text, _ := strings.Cut(calls[i], ":")
-					wantAt(t, s, answer.First, strings.Fields(text)[0])
-				}
-			}
-			wantStored(t, s, "a1, a2, x, b, y1, y2, c, z")
-		})
-	}
 }
 
 // TestAppendAs_RejectedIsTriedAgain uses a trigger that rejects valid messages.
 func TestAppendAs_RejectedIsTriedAgain(t *testing.T) {
 	t.Parallel()
-	ensureBoth(t, refusedIsLookedAtAnew)
+	ensureBoth(t, func(t *testing.T, db pgtest.DB, s *stream.Stream) {
+		refuse(t, db, tableOf(t, db, s), `new.payload = 'bad'`)
+		got := inOneBatch(t, db.Pool, s, stream.AppenderConfig{}, ":x", "p:bad", "p:good", "q:y", "p:good")
+		if got[1].err == nil || got[2].err != nil || got[2].First != got[4].First {
+			t.Errorf("answers %v, want the second refused alone", got)
+		}
+		a := run(t, db.Pool, s, stream.AppenderConfig{})
+		if _, err := a.AppendAs(t.Context(), stream.RequestID{Client: "r", Sequence: 1}, messages("bad")...); err == nil {
+			t.Error("a bad message was taken")
+		}
+		mustAppendAs(t, a, stream.RequestID{Client: "r", Sequence: 1}, "better")
+		if n := len(everything(t, s)); n != 4 {
+			t.Errorf("%d messages stored, want 4", n)
+		}
+	})
 }
 
 func refusedIsLookedAtAnew(t *testing.T, db pgtest.DB, s *stream.Stream) {
@@ -291,46 +230,30 @@ func (c countedConn) Write(p []byte) (int, error) {
 // TestAppendAs_OneRoundTrip: AppendAs takes as many as Append.
 func TestAppendAs_OneRoundTrip(t *testing.T) {
 	t.Parallel()
+	db := setup(t)
 	for name, method := range allMethods {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			db, s := ensure(t)
-			cfg, err := pgxpool.ParseConfig(db.URL)
-			if err != nil {
-				t.Fatal(err)
-			}
-			var writes atomic.Int64
-			dial := cfg.ConnConfig.DialFunc
-			cfg.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
-				conn, err := dial(ctx, network, addr)
-				return countedConn{conn, &writes}, err
-			}
-			pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(pool.Close)
-			a := run(t, pool, s, stream.AppenderConfig{Writer: stream.WriterConfig{Method: method}})
-			// The minimum of some rounds, because an Appender sometimes does other
-			// work.
-			sequence := int64(0)
-			least := func(call func()) (n int64) {
-				n = math.MaxInt64
-				for range 5 {
-					before := writes.Load()
-					for range 10 {
-						sequence++
-						call()
-					}
-					n = min(n, writes.Load()-before)
+		s := ensureNamed(t, db.Pool, name, false)
+		var writes atomic.Int64
+		pool := poolWith(t, db.URL, dialing(func(conn net.Conn) net.Conn { return countedConn{conn, &writes} }))
+		a := run(t, pool, s, stream.AppenderConfig{Writer: stream.WriterConfig{Method: method}})
+		// The minimum of some rounds, because an Appender sometimes does other work.
+		sequence := int64(0)
+		least := func(call func()) (n int64) {
+			n = math.MaxInt64
+			for range 5 {
+				before := writes.Load()
+				for range 10 {
+					sequence++
+					call()
 				}
-				return n
+				n = min(n, writes.Load()-before)
 			}
-			plain := least(func() { mustAppend(t, a, messages("x")...) })
-			as := least(func() { mustAppendAs(t, a, stream.RequestID{Client: "p", Sequence: sequence}, "x") })
-			if as != plain {
-				t.Errorf("10 calls took %d writes to the connection, and %d without a client", as, plain)
-			}
-		})
+			return n
+		}
+		plain := least(func() { mustAppend(t, a, messages("x")...) })
+		as := least(func() { mustAppendAs(t, a, stream.RequestID{Client: "p", Sequence: sequence}, "x") })
+		if as != plain {
+			t.Errorf("%s: 10 calls took %d writes to the connection, and %d without a client", name, as, plain)
+		}
 	}
 }

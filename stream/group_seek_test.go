@@ -12,73 +12,69 @@ import (
 // TestSeekGroup_EveryStart: every Start moves the group, forward or back.
 func TestSeekGroup_EveryStart(t *testing.T) {
 	t.Parallel()
-	ensureBoth(t, seekEveryStart)
-}
-
-func seekEveryStart(t *testing.T, db pgtest.DB, s *stream.Stream) {
-	a := run(t, db.Pool, s, stream.AppenderConfig{})
-	mustAppend(t, a, messages("a", "b", "c")...)
-	gs, _ := runGroups(t, db.Pool, stream.GroupsConfig{})
-	g := openGroup(t, gs, s, "g")
-	for _, c := range []struct {
-		to   stream.Start
-		want int64
-	}{
-		{stream.After(2), 2}, {stream.AtEnd(), 3}, {stream.Start{}, 0}, {stream.After(3), 3}, {stream.AtTime(time.Now().Add(-time.Hour)), 0},
-		{stream.AtTime(time.Now().Add(time.Hour)), 3}, {stream.After(0), 0},
-	} {
-		if offset, err := s.SeekGroup(t.Context(), "g", c.to); err != nil || offset != c.want {
-			t.Errorf("%+v: %d, %v, want %d", c.to, offset, err, c.want)
+	ensureBoth(t, func(t *testing.T, db pgtest.DB, s *stream.Stream) {
+		a := run(t, db.Pool, s, stream.AppenderConfig{})
+		mustAppend(t, a, messages("a", "b", "c")...)
+		gs, _ := runGroups(t, db.Pool, stream.GroupsConfig{})
+		g := openGroup(t, gs, s, "g")
+		for _, c := range []struct {
+			to   stream.Start
+			want int64
+		}{
+			{stream.After(2), 2}, {stream.AtEnd(), 3}, {stream.Start{}, 0}, {stream.After(3), 3}, {stream.AtTime(time.Now().Add(-time.Hour)), 0},
+			{stream.AtTime(time.Now().Add(time.Hour)), 3}, {stream.After(0), 0},
+		} {
+			if offset, err := s.SeekGroup(t.Context(), "g", c.to); err != nil || offset != c.want {
+				t.Errorf("%+v: %d, %v, want %d", c.to, offset, err, c.want)
+			}
+			wantOffset(t, g, c.want)
 		}
-		wantOffset(t, g, c.want)
-	}
-	if _, err := g.Commit(t.Context(), 2); err != nil {
-		t.Fatal(err)
-	}
-	wantOffset(t, g, 2)
-	var lost *stream.HistoryLostError
-	if _, err := s.SeekGroup(t.Context(), "g", stream.After(4)); !errors.As(err, &lost) || lost.Last != 3 {
-		t.Errorf("after the end: %v, want a HistoryLostError", err)
-	}
-	if _, err := s.SeekGroup(t.Context(), "g", stream.After(-1)); !errors.Is(err, stream.ErrInvalid) {
-		t.Errorf("-1: %v, want ErrInvalid", err)
-	}
-	for _, name := range []string{"none", ""} {
-		if _, err := s.SeekGroup(t.Context(), name, stream.Start{}); !errors.Is(err, stream.ErrNotFound) && !errors.Is(err, stream.ErrInvalid) {
-			t.Errorf("group %q: %v", name, err)
+		if _, err := g.Commit(t.Context(), 2); err != nil {
+			t.Fatal(err)
 		}
-	}
-	wantOffset(t, g, 2)
-	if err := stream.Drop(t.Context(), db.Pool, s.Name()); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.SeekGroup(t.Context(), "g", stream.Start{}); !errors.Is(err, stream.ErrNotFound) {
-		t.Errorf("a dropped stream: %v, want ErrNotFound", err)
-	}
+		wantOffset(t, g, 2)
+		var lost *stream.HistoryLostError
+		if _, err := s.SeekGroup(t.Context(), "g", stream.After(4)); !errors.As(err, &lost) || lost.Last != 3 {
+			t.Errorf("after the end: %v, want a HistoryLostError", err)
+		}
+		if _, err := s.SeekGroup(t.Context(), "g", stream.After(-1)); !errors.Is(err, stream.ErrInvalid) {
+			t.Errorf("-1: %v, want ErrInvalid", err)
+		}
+		for _, name := range []string{"none", ""} {
+			if _, err := s.SeekGroup(t.Context(), name, stream.Start{}); !errors.Is(err, stream.ErrNotFound) && !errors.Is(err, stream.ErrInvalid) {
+				t.Errorf("group %q: %v", name, err)
+			}
+		}
+		wantOffset(t, g, 2)
+		if err := stream.Drop(t.Context(), db.Pool, s.Name()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.SeekGroup(t.Context(), "g", stream.Start{}); !errors.Is(err, stream.ErrNotFound) {
+			t.Errorf("a dropped stream: %v, want ErrNotFound", err)
+		}
+	})
 }
 
 // TestSeekGroup_DroppedMessages: the start is the oldest message that is kept, and a position before it is rejected.
 func TestSeekGroup_DroppedMessages(t *testing.T) {
 	t.Parallel()
-	ensureBoth(t, seekDropped)
-}
-
-func seekDropped(t *testing.T, db pgtest.DB, s *stream.Stream) {
-	a := run(t, db.Pool, s, stream.AppenderConfig{})
-	mustAppend(t, a, messages("a", "b")...)
-	gs, _ := runGroups(t, db.Pool, stream.GroupsConfig{})
-	g := openGroup(t, gs, s, "g")
-	alter(t, db.Pool, s, stream.Retention{MaxAge: time.Millisecond})
-	keep(t, db.Pool)
-	waitInfo(t, s, "dropped", func(i stream.Info) bool { return i.Oldest == 3 })
-	_, err := s.SeekGroup(t.Context(), "g", stream.After(1))
-	wantTooOld(t, "after 1", err, 3)
-	for _, to := range []stream.Start{{}, stream.After(2), stream.AtTime(time.Now().Add(-time.Hour))} {
-		if offset, err := s.SeekGroup(t.Context(), "g", to); err != nil || offset != 2 {
-			t.Errorf("%+v: %d, %v, want 2", to, offset, err)
+	ensureBoth(t, func(t *testing.T, db pgtest.DB, s *stream.Stream) {
+		a := run(t, db.Pool, s, stream.AppenderConfig{})
+		mustAppend(t, a, messages("a", "b")...)
+		gs, _ := runGroups(t, db.Pool, stream.GroupsConfig{})
+		g := openGroup(t, gs, s, "g")
+		alter(t, db.Pool, s, stream.Retention{MaxAge: time.Millisecond})
+		keep(t, db.Pool)
+		waitInfo(t, s, "dropped", func(i stream.Info) bool { return i.Oldest == 3 })
+		_, err := s.SeekGroup(t.Context(), "g", stream.After(1))
+		wantTooOld(t, "after 1", err, 3)
+		for _, to := range []stream.Start{{}, stream.After(2), stream.AtTime(time.Now().Add(-time.Hour))} {
+			if offset, err := s.SeekGroup(t.Context(), "g", to); err != nil || offset != 2 {
+				t.Errorf("%+v: %d, %v, want 2", to, offset, err)
+			}
 		}
-	}
-	wantOffset(t, g, 2)
+		wantOffset(t, g, 2)
+	})
 }
 
 // TestSeekGroup_Partitions: it seeks in all partitions that have the group.

@@ -5,10 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"reflect"
-	"strings"
 	"testing"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/tidewire/tidewire/internal/pgtest"
 )
@@ -121,43 +118,5 @@ func TestRead_SegmentDropped(t *testing.T) {
 	}
 	if all, err := s.Read(t.Context(), 16384, 10); err != nil || len(all) == 0 {
 		t.Errorf("after it: %d messages, %v", len(all), err)
-	}
-}
-
-// TestRead_SegmentPlan wants the cached plan of a segment to use its index, also if
-// it was made when the segment was empty.
-func TestRead_SegmentPlan(t *testing.T) {
-	t.Parallel()
-	db, s, _ := segmented(t)
-	conn, err := db.Pool.Acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Release()
-	var last int64
-	if err := conn.QueryRow(t.Context(), `SELECT max(last) FROM tidewire.segment WHERE stream = $1`, s.id).Scan(&last); err != nil {
-		t.Fatal(err)
-	}
-	g := s.findSegment(t.Context(), last)
-	if _, err := conn.Exec(t.Context(), `SET plan_cache_mode = force_generic_plan`); err != nil {
-		t.Fatal(err)
-	}
-	for name, sql := range map[string]string{"after (bigint, bigint, bigint)": g.after, "page (bigint, bigint, bigint, bigint, bigint)": g.page} {
-		if _, err := conn.Exec(t.Context(), "PREPARE "+name+" AS "+sql); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, call := range []string{"after(30000, 31000, 10)", "page(30000, 31000, 10, 1000, 1000)"} {
-		rows, err := conn.Query(t.Context(), "EXPLAIN EXECUTE "+call)
-		if err != nil {
-			t.Fatal(err)
-		}
-		lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
-		if err != nil {
-			t.Fatal(err)
-		}
-		if text := strings.Join(lines, "\n"); strings.Contains(text, "Seq Scan") || !strings.Contains(text, "_pkey") {
-			t.Errorf("%s:\n%s", call, text)
-		}
 	}
 }

@@ -3,62 +3,18 @@ package stream_test
 import (
 	"context"
 	"math"
-	"slices"
+	"regexp"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/tidewire/tidewire/internal/pgtest"
 	"github.com/tidewire/tidewire/stream"
 )
-
-// TestRetentionWorker_HeldSnapshot: an old snapshot still shows the dropped messages, and
-// no query scans these dead rows to find the kept ones.
-func TestRetentionWorker_HeldSnapshot(t *testing.T) {
-	t.Parallel()
-	db, s := ensure(t)
-	fill(t, db, s, 1, 30_000)
-	alter(t, db.Pool, s, stream.Retention{MaxAge: time.Hour})
-	held := begin(t, db.Pool, pgx.RepeatableRead)
-	lasts := func(tx interface {
-		Query(context.Context, string, ...any) (pgx.Rows, error)
-	}) []int64 {
-		rows, err := tx.Query(t.Context(), `SELECT position FROM tidewire.read_shared($1, 29997, $2, 100, NULL)`, s.ID(), int64(math.MaxInt64))
-		if err != nil {
-			t.Fatal(err)
-		}
-		all, err := pgx.CollectRows(rows, pgx.RowTo[int64])
-		if err != nil {
-			t.Fatal(err)
-		}
-		return all
-	}
-	before := lasts(held)
-	keepOnce(t, db.Pool)
-	if after := lasts(held); !slices.Equal(after, before) || !slices.Equal(after, []int64{29998, 29999, 30000, -1}) {
-		t.Errorf("under the snapshot %d, and before %d", after, before)
-	}
-	if after := lasts(db.Pool); !slices.Equal(after, []int64{-30001}) {
-		t.Errorf("without it %d", after)
-	}
-	for what, sql := range map[string]string{
-		"head": `SELECT tidewire.shared_head($1)`, "state": `SELECT FROM tidewire.stream_state($1)`,
-		"heads": `SELECT FROM tidewire.stream_heads(ARRAY[$1::int], ARRAY[0::bigint])`, "heads again": `SELECT FROM tidewire.stream_heads(ARRAY[$1::int], ARRAY[30000::bigint])`,
-		"read": `SELECT FROM tidewire.read_shared($1, 0, 100000, 100, NULL)`, "page": `SELECT FROM tidewire.read_shared($1, 30000, 100000, 100, 1000)`,
-		"key":  `SELECT FROM tidewire.read_key($1, 'k', 0, 100000, 100, true)`,
-		"look": `SELECT FROM tidewire.due_shared(false, $1 - 1, NULL, 100, 100)`,
-	} {
-		if n := blocks(t, db, sql, s.ID()); n > 200 {
-			t.Errorf("%s: %d blocks", what, n)
-		}
-	}
-	const send = `SELECT FROM tidewire.append_together(7, txid_current(), ARRAY[$1::int], ARRAY[0::bigint], ARRAY[1], ARRAY[1],
-		ARRAY['x'::bytea], ARRAY[NULL::text], ARRAY[NULL::jsonb], ARRAY[0], '{}', '{}', '{}', '{}')`
-	if n := blocks(t, db, send, s.ID()); n > 200 {
-		t.Errorf("append: %d blocks", n)
-	}
-}
 
 // blocks returns how many blocks a query reads with warm catalogue caches: the minimum of several
 // runs, because new statistics may cause a new plan in between.
@@ -170,4 +126,61 @@ func TestRetentionWorker_SizesAreComputedSeldom(t *testing.T) {
 	fill(t, db, s, 901, 905)
 	keepOnce(t, db.Pool)
 	stands(t, "and some more", s, info.Oldest+5, 905)
+}
+
+// nestedPlans runs a query in a transaction that is rolled back, and returns the plans of all statements that
+// functions ran.
+func nestedPlans(t *testing.T, db pgtest.DB, sql string, args ...any) string {
+	t.Helper()
+	cfg, err := pgx.ParseConfig(db.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text strings.Builder
+	cfg.OnNotice = func(_ *pgconn.PgConn, notice *pgconn.Notice) { text.WriteString(notice.Message + "\n") }
+	conn, err := pgx.ConnectConfig(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.Background())
+	for _, s := range []string{`LOAD 'auto_explain'`, `SET auto_explain.log_min_duration = 0`, `SET auto_explain.log_analyze = on`,
+		`SET auto_explain.log_nested_statements = on`, `SET auto_explain.log_level = notice`, `SET auto_explain.log_timing = off`} {
+		if _, err := conn.Exec(t.Context(), s); err != nil {
+			t.Skip(err)
+		}
+	}
+	tx, err := conn.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(context.Background())
+	if _, err := tx.Exec(t.Context(), sql, args...); err != nil {
+		t.Error(err)
+	}
+	return text.String()
+}
+
+var removed = regexp.MustCompile(`Rows Removed by (?:Join Filter|Filter): (\d+)`)
+
+// TestAppendTogether_ManyRequests: a transaction of 1000 streams with four requests each reads each of these once.
+func TestAppendTogether_ManyRequests(t *testing.T) {
+	t.Parallel()
+	const streams, each = 1000, 4
+	db := setup(t)
+	exec(t, db.Pool, `INSERT INTO tidewire.stream (name, keyed, shared) SELECT 's' || n, false, true FROM generate_series(1, $1) AS n`, streams)
+	var ids []int32
+	if err := db.Pool.QueryRow(t.Context(), `SELECT array_agg(id ORDER BY id) FROM tidewire.stream WHERE shared`).Scan(&ids); err != nil {
+		t.Fatal(err)
+	}
+	text := nestedPlans(t, db, `SELECT FROM tidewire.append_together(7, 1, $1, array_fill(0::bigint, ARRAY[$2::int]), array_fill($3::int, ARRAY[$2::int]),
+		ARRAY(SELECT 1 + n / $3 FROM generate_series(0, $2 * $3 - 1) AS n), array_fill('x'::bytea, ARRAY[$2 * $3]), array_fill(NULL::text, ARRAY[$2 * $3]),
+		array_fill(NULL::jsonb, ARRAY[$2 * $3]), array_fill($3::int, ARRAY[$2::int]), array_fill('p'::text, ARRAY[$2 * $3]),
+		ARRAY(SELECT n::bigint FROM generate_series(1, $2 * $3) AS n), ARRAY(SELECT (n % $3)::bigint FROM generate_series(0, $2 * $3 - 1) AS n),
+		array_fill(1, ARRAY[$2 * $3]))`, ids, len(ids), each)
+	for _, m := range removed.FindAllStringSubmatch(text, -1) {
+		if n, _ := strconv.Atoi(m[1]); n > 50*streams*each {
+			at := strings.Index(text, m[0])
+			t.Errorf("%d rows looked at in vain for %d requests\n%s", n, streams*each, text[max(0, at-1500):at+300])
+		}
+	}
 }
