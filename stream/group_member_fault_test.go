@@ -151,25 +151,17 @@ func (d deliveries) check(t *testing.T, s *stream.Stream) {
 
 // spreadUntil appends to all partitions until over is closed.
 func spreadUntil(t *testing.T, a *stream.PartitionedAppender, over <-chan struct{}) {
-	var calling sync.WaitGroup
-	defer calling.Wait()
-	for c := range 4 {
-		calling.Go(func() {
-			random := rand.New(rand.NewPCG(uint64(c), 7))
-			for i := 0; ; i++ {
-				select {
-				case <-over:
-					return
-				case <-time.After(time.Duration(random.IntN(4)) * time.Millisecond):
-				}
-				if _, err := a.Append(t.Context(), stream.Message{Key: fmt.Sprint(random.IntN(100))}); err != nil {
-					if t.Context().Err() == nil {
-						t.Error(err)
-					}
-					return
-				}
-			}
-		})
+	for i := 0; ; i++ {
+		select {
+		case <-over:
+			return
+		default:
+		}
+		if _, err := a.Append(t.Context(), stream.Message{Key: fmt.Sprint(i % 100)}); err != nil {
+			t.Error(err)
+			return
+		}
+		time.Sleep(time.Millisecond) // pace: some messages between the changes of owners
 	}
 }
 
@@ -282,7 +274,7 @@ func TestMember_LeasesLost(t *testing.T) {
 				}})
 			}
 			random := rand.New(rand.NewPCG(seed, 8))
-			for range 8 {
+			for range 3 {
 				before := handled.Load()
 				testkit.Eventually(t, "deliveries", func() bool { return handled.Load() > before+5 })
 				endLeases(t, db, random.IntN(2), 2)

@@ -92,27 +92,6 @@ func TestMember_GetsAllInOrder(t *testing.T) {
 	}
 }
 
-func TestMember_OfAnOrdinaryStream(t *testing.T) {
-	t.Parallel()
-	db, s := ensure(t)
-	mustAppend(t, run(t, db.Pool, s, stream.AppenderConfig{}), messages("a", "b")...)
-	got := make(chan int, 10)
-	handle := func(_ context.Context, _ *stream.Assignment, page []stream.Message) error {
-		got <- len(page)
-		return nil
-	}
-	for range 2 {
-		join(t, db.URL, nil, s, stream.MemberConfig{Name: "m", Handle: handle})
-	}
-	if n := <-got; n != 2 {
-		t.Errorf("%d messages, want 2", n)
-	}
-	testkit.Eventually(t, "two members", func() bool {
-		all, err := s.Members(t.Context(), "g")
-		return err == nil && len(all) == 2 && all[0].Name == "m" && len(all[0].Partitions)+len(all[1].Partitions) == 1
-	})
-}
-
 func TestMember_EndsWithTheStream(t *testing.T) {
 	t.Parallel()
 	db, s := ensureParted(t, 2)

@@ -2,9 +2,11 @@ package stream_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -112,22 +114,6 @@ func TestPeers_NothingIsRead(t *testing.T) {
 	}
 }
 
-// TestPeers_HeadersAreRead: messages with headers have to be read back, and the other process is told so.
-func TestPeers_HeadersAreRead(t *testing.T) {
-	t.Parallel()
-	db, s := ensure(t)
-	var net network
-	h, _ := runHub(t, db.Pool, stream.HubConfig{Poll: never, NoListen: true, Peers: net.node()})
-	other, _ := runHub(t, db.Pool, stream.HubConfig{Poll: never, NoListen: true, Peers: net.node()})
-	a, sub := run(t, db.Pool, s, stream.AppenderConfig{Hub: h}), subscribe(t, other, s, stream.After(0))
-	for n := range int64(3) {
-		mustAppend(t, a, stream.Message{Headers: []byte(`{"a":  1}`)})
-		if page := next(t, sub); page[0].Position != n+1 || string(page[0].Headers) != `{"a": 1}` {
-			t.Fatalf("%+v", page)
-		}
-	}
-}
-
 // TestPeers_LostRepeatedReordered: three processes append to two streams, some transactions fail, and what the
 // processes tell each other is lost, repeated and reordered. Each subscription gets exactly what is stored.
 func TestPeers_LostRepeatedReordered(t *testing.T) {
@@ -196,15 +182,15 @@ func transactions(t *testing.T, pool *pgxpool.Pool, s *stream.Stream, h *stream.
 			t.Error(err)
 		}
 		h.Notify(s)
-		time.Sleep(time.Duration(random.IntN(3)) * time.Millisecond)
 	}
 }
 
-// unreliable returns a network's pass: of ten pages one is lost, one comes twice, and three are late.
+// unreliable returns a network's pass: of ten pages one is lost, one comes twice, and three come after some of the following ones.
 func unreliable(t *testing.T, seed uint64) func(deliver func()) {
 	random := rand.New(rand.NewPCG(seed, 4))
-	var late sync.WaitGroup
-	t.Cleanup(late.Wait)
+	var delivering sync.WaitGroup
+	t.Cleanup(delivering.Wait)
+	var late []func()
 	return func(deliver func()) { // under the network's lock
 		times := 1
 		switch random.IntN(10) {
@@ -214,16 +200,76 @@ func unreliable(t *testing.T, seed uint64) func(deliver func()) {
 			times = 2
 		}
 		for range times {
-			wait := time.Duration(0)
 			if random.IntN(10) < 3 {
-				wait = time.Duration(random.IntN(30)) * time.Millisecond
+				late = append(late, deliver)
+			} else {
+				delivering.Go(deliver)
 			}
-			late.Go(func() {
-				time.Sleep(wait)
-				deliver()
-			})
+		}
+		for len(late) > 0 && random.IntN(4) == 0 {
+			i := random.IntN(len(late))
+			delivering.Go(late[i])
+			late = append(late[:i], late[i+1:]...)
 		}
 	}
 }
 
 var errFails = errors.New("this transaction fails")
+
+// sameMessages compares messages, headers by their meaning.
+func sameMessages(t *testing.T, what string, got, want []stream.Message) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Errorf("%s: %d messages, want %d", what, len(got), len(want))
+		return
+	}
+	for i := range got {
+		g, w := got[i], want[i]
+		var gh, wh any
+		json.Unmarshal(g.Headers, &gh)
+		json.Unmarshal(w.Headers, &wh)
+		if g.Position != w.Position || g.Key != w.Key || string(g.Payload) != string(w.Payload) || !g.Time.Equal(w.Time) ||
+			!reflect.DeepEqual(gh, wh) || (g.Payload == nil) != (w.Payload == nil) {
+			t.Fatalf("%s: message %d is %+v, and in PostgreSQL %+v", what, i, g, w)
+		}
+	}
+}
+
+// appendAll appends calls of several sizes, with and without keys and headers.
+func appendAll(t *testing.T, pool *pgxpool.Pool, s *stream.Stream, h *stream.Hub, calls int, seed uint64) {
+	random := rand.New(rand.NewPCG(seed, 3))
+	a := run(t, pool, s, stream.AppenderConfig{Hub: h})
+	var waiting sync.WaitGroup
+	for n := range calls {
+		msgs := make([]stream.Message, 1+random.IntN(3))
+		if random.IntN(20) == 0 {
+			msgs = make([]stream.Message, 300)
+		}
+		for i := range msgs {
+			msgs[i].Payload = fmt.Append(nil, seed, " ", n, " ", i)
+			if random.IntN(2) == 0 {
+				msgs[i].Key = fmt.Sprint("key-", n)
+			}
+			if random.IntN(20) == 0 {
+				msgs[i].Headers = json.RawMessage(`{"b":  1, "a": [2]}`)
+			}
+			if random.IntN(20) == 0 {
+				msgs[i].Payload = nil
+			}
+		}
+		waiting.Add(1)
+		if err := a.Submit(t.Context(), msgs, func(_ stream.Appended, err error) {
+			if err != nil {
+				t.Error(err)
+			}
+			waiting.Done()
+		}); err != nil {
+			t.Error(err)
+			waiting.Done()
+		}
+		if random.IntN(2) == 0 {
+			waiting.Wait()
+		}
+	}
+	waiting.Wait()
+}
