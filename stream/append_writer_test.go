@@ -24,20 +24,6 @@ import (
 	"github.com/tidewire/tidewire/stream"
 )
 
-var migrated = pgtest.NewTemplate("stream", func(ctx context.Context, pool *pgxpool.Pool) error {
-	_, err := migrate.Up(ctx, pool)
-	if err == nil {
-		_, err = migrate.Ingest(ctx, pool, "messages")
-	}
-	return err
-})
-
-// setup returns a migrated database.
-func setup(t *testing.T) pgtest.DB {
-	t.Helper()
-	return migrated.Open(t)
-}
-
 type row struct {
 	Position int64
 	Payload  []byte
@@ -105,15 +91,6 @@ func TestWriter_EveryMethodStoresEveryPayload(t *testing.T) {
 	if n := value[int](t, db.Pool, `SELECT count(*) FROM other`); n != 2*len(allMethods) {
 		t.Errorf("%d rows in the other table, want %d", n, 2*len(allMethods))
 	}
-}
-
-// smallPool is a pool on db with conns connections.
-func smallPool(t *testing.T, db pgtest.DB, conns int32) *pgxpool.Pool {
-	t.Helper()
-	pool := poolWith(t, db.URL, func(cfg *pgxpool.Config) {
-		cfg.MaxConns = conns
-	})
-	return pool
 }
 
 // freezer is a network on which a client sends a limited number of further bytes

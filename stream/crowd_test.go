@@ -322,12 +322,3 @@ func killedWithoutLoad(t *testing.T, server *embedpg.Server, pool *pgxpool.Pool,
 		t.Errorf("stored %v, %v, want one at %d, %v", all, err, stored.firsts[0], stored.errs[0])
 	}
 }
-
-func ensureNamed(t *testing.T, pool *pgxpool.Pool, name string, own bool) *stream.Stream {
-	t.Helper()
-	s, err := stream.Ensure(t.Context(), pool, name, stream.Options{Keyed: true, OwnTables: own})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
-}

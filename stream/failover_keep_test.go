@@ -276,7 +276,7 @@ func ownOne(t *testing.T, pool *pgxpool.Pool) (token int64) {
 	t.Cleanup(func() { stop(); <-ended })
 	select {
 	case token = <-owned:
-	case <-time.After(time.Minute):
+	case <-soon(t).Done():
 		t.Fatal("nothing is owned")
 	}
 	return token

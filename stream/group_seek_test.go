@@ -4,13 +4,9 @@ import (
 	"context"
 	"errors"
 	"math"
-	"strings"
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tidewire/tidewire/internal/pgtest"
 	"github.com/tidewire/tidewire/stream"
@@ -156,23 +152,6 @@ func TestRetention_PartitionsWithoutMaxBytes(t *testing.T) {
 	}
 }
 
-// meanwhile is the tracer of a pool: it calls a function once, before the first
-// statement that contains a text.
-type meanwhile struct {
-	counting
-	once sync.Once
-	do   func()
-}
-
-func (m *meanwhile) TraceBatchStart(ctx context.Context, conn *pgx.Conn, data pgx.TraceBatchStartData) context.Context {
-	for _, q := range data.Batch.QueuedQueries {
-		if strings.Contains(q.SQL, m.text) {
-			m.once.Do(m.do)
-		}
-	}
-	return m.counting.TraceBatchStart(ctx, conn, data)
-}
-
 // TestGroups_OldestOfAnotherMaker: if a process creates a group that another one
 // has created meanwhile, the group keeps its offset. Its readers get a TooOldError
 // for messages dropped since.
@@ -186,21 +165,12 @@ func TestGroups_OldestOfAnotherMaker(t *testing.T) {
 			mustAppend(t, a, messages("a", "b")...)
 			gs, _ := runGroups(t, db.Pool, stream.GroupsConfig{})
 			var first *stream.Group
-			cfg, err := pgxpool.ParseConfig(db.URL)
-			if err != nil {
-				t.Fatal(err)
-			}
-			cfg.ConnConfig.Tracer = &meanwhile{counting: counting{text: "ensure_group"}, do: func() {
+			pool := poolBefore(t, db.URL, "ensure_group", sync.OnceFunc(func() {
 				first = openGroup(t, gs, s, "g")
 				alter(t, db.Pool, s, stream.Retention{MaxAge: time.Millisecond})
 				keep(t, db.Pool)
-				waitInfo(t, s, "dropped", func(i stream.Info) bool { return i.Oldest == 3 })
-			}}
-			pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(pool.Close)
+				waitInfo(t, s, "messages are dropped", func(i stream.Info) bool { return i.Oldest == 3 })
+			}))
 			second, err := stream.NewGroups(pool, stream.GroupsConfig{}).Open(t.Context(), s, "g", stream.GroupOptions{Start: start})
 			if err != nil {
 				t.Fatal(err)
@@ -244,7 +214,6 @@ func TestGroup_CommitAheadOfASealedSegment(t *testing.T) {
 			}
 		}
 		mustAppend(t, a, kilobytes(5)...)
-		time.Sleep(2 * oldAge)
 		alter(t, db.Pool, s, stream.Retention{MaxAge: oldAge, Consumed: true})
 		keepOnce(t, db.Pool)
 		wantEnd("kept for a group", 5)

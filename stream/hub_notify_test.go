@@ -1,9 +1,7 @@
 package stream_test
 
 import (
-	"context"
 	"fmt"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -13,22 +11,8 @@ import (
 
 	"github.com/tidewire/tidewire/internal/pgtest"
 	"github.com/tidewire/tidewire/internal/testkit"
-	"github.com/tidewire/tidewire/migrate"
 	"github.com/tidewire/tidewire/stream"
 )
-
-// ensureOn migrates the database and returns a stream of that name.
-func ensureOn(t *testing.T, pool *pgxpool.Pool, name string) *stream.Stream {
-	t.Helper()
-	if _, err := migrate.Up(t.Context(), pool); err != nil {
-		t.Fatal(err)
-	}
-	s, err := stream.Ensure(t.Context(), pool, name, stream.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
-}
 
 // waitListeners waits until want connections listen.
 func waitListeners(t *testing.T, db pgtest.DB, want int) {
@@ -235,38 +219,21 @@ func TestFollower_SubscriptionReadsFirst(t *testing.T) {
 	}
 }
 
-// gate is a tracer that, when armed, stops the next statement that contains a text just
-// before it is sent.
+// gate, when armed, stops the next statement that contains a text just before it is sent.
 type gate struct {
-	text          string
 	armed         atomic.Bool
 	reached, pass chan struct{}
 }
 
-func (g *gate) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
-	if strings.Contains(data.SQL, g.text) && g.armed.CompareAndSwap(true, false) {
-		close(g.reached)
-		<-g.pass
-	}
-	return ctx
-}
-
-func (g *gate) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
-
 func gatePool(t *testing.T, url, text string) (*pgxpool.Pool, *gate) {
 	t.Helper()
-	cfg, err := pgxpool.ParseConfig(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	g := &gate{text: text, reached: make(chan struct{}), pass: make(chan struct{})}
-	cfg.ConnConfig.Tracer = g
-	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(pool.Close)
-	return pool, g
+	g := &gate{reached: make(chan struct{}), pass: make(chan struct{})}
+	return poolBefore(t, url, text, func() {
+		if g.armed.CompareAndSwap(true, false) {
+			close(g.reached)
+			<-g.pass
+		}
+	}), g
 }
 
 // TestHub_GrownBesideARead: a lagging subscription is the leader and reads, while

@@ -11,52 +11,10 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tidewire/tidewire/internal/pg"
-	"github.com/tidewire/tidewire/internal/pgtest"
 	"github.com/tidewire/tidewire/stream"
 )
-
-func begin(t *testing.T, pool *pgxpool.Pool, level pgx.TxIsoLevel) pgx.Tx {
-	t.Helper()
-	tx, err := pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: level})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { tx.Rollback(context.Background()) })
-	return tx
-}
-
-func publish(t *testing.T, tx pgx.Tx, s *stream.Stream, payloads ...string) {
-	t.Helper()
-	var msgs []stream.Message
-	for _, p := range payloads {
-		msgs = append(msgs, stream.Message{Payload: []byte(p)})
-	}
-	if err := s.AppendTx(t.Context(), tx, msgs...); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func commitTx(t *testing.T, tx pgx.Tx) {
-	t.Helper()
-	if err := tx.Commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func exec(t *testing.T, tx interface {
-	Exec(context.Context, string, ...any) (pgconn.CommandTag, error)
-}, sql string, args ...any) {
-	t.Helper()
-	if _, err := tx.Exec(t.Context(), sql, args...); err != nil {
-		t.Fatalf("%s: %v", sql, err)
-	}
-}
-
-var levels = []pgx.TxIsoLevel{pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable}
 
 // TestAppendTx_IdleCallerDelaysNobody keeps a publishing transaction open, at every
 // isolation level: others append meanwhile, and get lower positions.
@@ -257,14 +215,6 @@ func TestPublish_SessionsOfManyKinds(t *testing.T) {
 		want = append(want, pending...)
 	}
 	wantPayloads(t, "stored", payloads(t, everything(t, s), nil), want...)
-}
-
-func dbName(t *testing.T, db pgtest.DB) (name string) {
-	t.Helper()
-	if err := db.Pool.QueryRow(t.Context(), `SELECT current_database()`).Scan(&name); err != nil {
-		t.Fatal(err)
-	}
-	return name
 }
 
 // TestPublish_WantsAGrant: publishing needs a grant, and only that one.

@@ -7,35 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"sync"
 	"testing"
 
 	"github.com/tidewire/tidewire/stream"
 )
-
-// payloads returns the payloads of the messages.
-func payloads(t *testing.T, msgs []stream.Message, err error) []string {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var all []string
-	for i, m := range msgs {
-		if i > 0 && m.Position <= msgs[i-1].Position {
-			t.Errorf("position %d after %d", m.Position, msgs[i-1].Position)
-		}
-		all = append(all, string(m.Payload))
-	}
-	return all
-}
-
-func wantPayloads(t *testing.T, what string, got []string, want ...string) {
-	t.Helper()
-	if !slices.Equal(got, want) {
-		t.Errorf("%s: %q, want %q", what, got, want)
-	}
-}
 
 func TestRead_PagesThroughTheStream(t *testing.T) {
 	t.Parallel()
@@ -324,7 +300,7 @@ func TestWithMaxMessage(t *testing.T) {
 // the previous one ran.
 func TestRead_WhatIsUnderWay(t *testing.T) {
 	t.Parallel()
-	const batches, size = 150, 1500
+	const batches, size = 25, 1500
 	db, s := ensure(t)
 	a := run(t, db.Pool, s, stream.AppenderConfig{MaxBatch: 1})
 	hub, _ := runHub(t, db.Pool, stream.HubConfig{})

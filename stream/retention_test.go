@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -17,6 +18,56 @@ import (
 	"github.com/tidewire/tidewire/internal/testkit"
 	"github.com/tidewire/tidewire/stream"
 )
+
+// TestRetentionWorker_ChangedBeforeADrop: the worker has found what to drop, and a group is made or seeks back, or the policy changes: what is to
+// be kept now stays.
+func TestRetentionWorker_ChangedBeforeADrop(t *testing.T) {
+	t.Parallel()
+	for name, policy := range map[string]stream.Retention{"a group is made": {}, "a group seeks": {}, "all": {}, "unread": {Consumed: true}, "longer": {MaxAge: 48 * time.Hour}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := setup(t)
+			for _, own := range []bool{false, true} {
+				s := ensureNamed(t, db.Pool, fmt.Sprint("own tables ", own), own)
+				fillBoth(t, db, s)
+				gs, _ := runGroups(t, db.Pool, stream.GroupsConfig{})
+				grouped := strings.HasPrefix(name, "a group")
+				alter(t, db.Pool, s, stream.Retention{MaxAge: oldAge, Consumed: grouped})
+				var g *stream.Group
+				if grouped {
+					g = openGroup(t, gs, s, "first")
+					if _, err := g.Commit(t.Context(), 100); err != nil {
+						t.Fatal(err)
+					}
+				}
+				after := int64(0)
+				keepWith(t, db, func() {
+					var err error
+					switch name {
+					case "a group is made":
+						g, err = gs.Open(context.Background(), s, "second", stream.GroupOptions{})
+					case "a group seeks":
+						after = 10
+						err = g.Seek(context.Background(), after)
+					default:
+						err = s.SetRetention(context.Background(), policy)
+						wantKept(t, s, 0)
+					}
+					if err != nil {
+						t.Error(err)
+					}
+				})
+				if name == "a group is made" {
+					var err error
+					if after, err = g.Offset(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+				}
+				wantKept(t, s, after)
+			}
+		})
+	}
+}
 
 // keep starts a RetentionWorker, which is stopped when the test ends.
 func keep(t *testing.T, pool *pgxpool.Pool) {
@@ -142,7 +193,7 @@ func TestRetentionWorker_BySize(t *testing.T) {
 		keep(t, pool)
 		for range batches {
 			mustAppend(t, a, kilobytes(100)...)
-			waitRounds(steps, 2) // a segment is sealed when it is large enough, and not long after that
+			waitRounds(t, steps, 2) // a segment is sealed when it is large enough, and not long after that
 		}
 		info := waitInfo(t, s, "not dropped", func(i stream.Info) bool { return i.Oldest > 1 && i.Bytes <= maxBytes })
 		if info.Head < int64(100*batches) || info.Segments < segments || info.Bytes < maxBytes/2 {
@@ -251,10 +302,9 @@ func TestRetentionWorker_ByAge(t *testing.T) {
 }
 
 // waitRounds waits for some rounds of a RetentionWorker on the counting pool.
-func waitRounds(steps *counting, rounds int64) {
-	for until := steps.count.Load() + rounds; steps.count.Load() < until; {
-		time.Sleep(time.Millisecond)
-	}
+func waitRounds(t *testing.T, steps *counting, rounds int64) {
+	until := steps.count.Load() + rounds
+	testkit.Eventually(t, "rounds", func() bool { return steps.count.Load() >= until })
 }
 
 func TestRetentionWorker_Consumed(t *testing.T) {
@@ -265,7 +315,7 @@ func TestRetentionWorker_Consumed(t *testing.T) {
 		alter(t, db.Pool, s, stream.Retention{MaxAge: time.Millisecond, Consumed: true})
 		keep(t, pool)
 		last := mustAppend(t, a, kilobytes(10)...) + 9
-		waitRounds(steps, 4)
+		waitRounds(t, steps, 4)
 		if info := inspect(t, s); info.Oldest != 1 {
 			t.Errorf("%+v: dropped without a group", info)
 		}
@@ -284,7 +334,7 @@ func TestRetentionWorker_Consumed(t *testing.T) {
 			oldest = last
 			waitInfo(t, s, "not dropped up to the slow group", func(i stream.Info) bool { return i.Oldest == oldest })
 		}
-		waitRounds(steps, 4)
+		waitRounds(t, steps, 4)
 		if info := inspect(t, s); info.Oldest != oldest {
 			t.Errorf("%+v: dropped what a group has not read", info)
 		}
@@ -293,7 +343,7 @@ func TestRetentionWorker_Consumed(t *testing.T) {
 		if _, err := slow.Commit(t.Context(), last); err != nil {
 			t.Fatal(err)
 		}
-		waitRounds(steps, 4)
+		waitRounds(t, steps, 4)
 		if info := inspect(t, s); info.Oldest != oldest {
 			t.Errorf("%+v: dropped before its age", info)
 		}

@@ -1,55 +1,18 @@
 package stream_test
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
-	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5"
 
-	"github.com/tidewire/tidewire/internal/pgtest"
 	"github.com/tidewire/tidewire/stream"
 )
-
-// ensure returns a keyed stream on a migrated database.
-func ensure(t *testing.T) (pgtest.DB, *stream.Stream) {
-	t.Helper()
-	db := setup(t)
-	s, err := stream.Ensure(t.Context(), db.Pool, "orders", stream.Options{Keyed: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return db, s
-}
-
-// ensureOwn is ensure for a stream with its own tables, for tests that inspect them.
-func ensureOwn(t *testing.T) (pgtest.DB, *stream.Stream) {
-	t.Helper()
-	db := setup(t)
-	s, err := stream.Ensure(t.Context(), db.Pool, "orders", stream.Options{Keyed: true, OwnTables: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return db, s
-}
-
-// pools opens n more pools on db, as other nodes would.
-func pools(t *testing.T, url string, n int) []*pgxpool.Pool {
-	t.Helper()
-	all := make([]*pgxpool.Pool, n)
-	for i := range all {
-		var err error
-		if all[i], err = pgxpool.New(t.Context(), url); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(all[i].Close)
-	}
-	return all
-}
 
 func TestEnsure_MakesOnceAndFinds(t *testing.T) {
 	t.Parallel()
@@ -133,26 +96,29 @@ func TestEnsure_RacedMakesOne(t *testing.T) {
 	}
 }
 
-// TestEnsure_RacedWithDrop creates the stream in some goroutines while others drop
-// it: no call may fail because of that.
+// TestEnsure_RacedWithDrop creates streams in some goroutines while others drop them: each Ensure returns a complete stream, and no call fails
+// because of the others.
 func TestEnsure_RacedWithDrop(t *testing.T) {
 	t.Parallel()
 	db := setup(t)
 	nodes := pools(t, db.URL, 3)
 	var racing sync.WaitGroup
-	for i := range 6 {
-		racing.Go(func() {
-			for range 20 {
-				pool := nodes[i%len(nodes)]
-				if i < 3 {
-					if _, err := stream.Ensure(t.Context(), pool, "flicker", stream.Options{}); err != nil {
+	for name, opts := range map[string]stream.Options{"plain": {}, "parts": {Partitions: 5}} {
+		for i := range 6 {
+			racing.Go(func() {
+				for range 8 {
+					pool := nodes[i%len(nodes)]
+					if i < 3 {
+						s, err := stream.Ensure(t.Context(), pool, name, opts)
+						if err != nil || opts.Partitions > 0 && s.Partition(4) == nil {
+							t.Error(err)
+						}
+					} else if err := stream.Drop(t.Context(), pool, name); err != nil && !errors.Is(err, stream.ErrNotFound) {
 						t.Error(err)
 					}
-				} else if err := stream.Drop(t.Context(), pool, "flicker"); err != nil && !errors.Is(err, stream.ErrNotFound) {
-					t.Error(err)
 				}
-			}
-		})
+			})
+		}
 	}
 	racing.Wait()
 }
@@ -192,7 +158,7 @@ func TestDrop_UnderLoad(t *testing.T) {
 	t.Parallel()
 	db, s := ensure(t)
 	var calling sync.WaitGroup
-	var stored atomic.Int64
+	stored := newProgress()
 	for _, pool := range pools(t, db.URL, 3) {
 		a := run(t, pool, s, stream.AppenderConfig{})
 		for range 4 {
@@ -204,14 +170,12 @@ func TestDrop_UnderLoad(t *testing.T) {
 						t.Error(err)
 						return
 					}
-					stored.Add(1)
+					stored.add()
 				}
 			})
 		}
 	}
-	for stored.Load() < 100 && !t.Failed() {
-		time.Sleep(time.Millisecond)
-	}
+	stored.wait(t, 100)
 	if err := stream.Drop(t.Context(), db.Pool, "orders"); err != nil {
 		t.Error(err)
 	}
@@ -243,4 +207,57 @@ func TestDrop_DoesNotBlockWritersBesideALongReader(t *testing.T) {
 	}
 	rollBack(t, reader)
 	dropping.Wait()
+}
+
+// interrupting is the tracer of a pool: it calls a function before the first
+// statement that contains a text.
+type interrupting struct {
+	text string
+	do   func()
+}
+
+func (i interrupting) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
+	if strings.Contains(data.SQL, i.text) {
+		i.do()
+	}
+	return ctx
+}
+
+func (interrupting) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+// TestList_DroppedMeanwhile drops one of the streams that List has found, before
+// List reads their partitions: List returns the others.
+func TestList_DroppedMeanwhile(t *testing.T) {
+	t.Parallel()
+	db, _ := ensureParted(t, 2)
+	for _, name := range []string{"after", "zero"} {
+		ensureWith(t, db.Pool, name, stream.Options{Partitions: 1})
+	}
+	pool := poolBefore(t, db.URL, "WHERE parent = $1", sync.OnceFunc(func() {
+		if err := stream.Drop(t.Context(), db.Pool, "parted"); err != nil {
+			t.Error(err)
+		}
+	}))
+	all, err := stream.LookupEvery(t.Context(), pool)
+	if err != nil || len(all) != 2 || all[0].Name() != "after" || all[1].Name() != "zero" {
+		t.Errorf("%d streams, %v, want after and zero", len(all), err)
+	}
+}
+
+// TestPartitionOf_SameInSQL also pins some values: they must never change.
+func TestPartitionOf_SameInSQL(t *testing.T) {
+	t.Parallel()
+	db, s := ensureParted(t, 7)
+	var keys []string
+	var want []int32
+	for n := range 300 {
+		key := strings.Repeat(fmt.Sprint("ключ ", n, `\'"`), n%5+1)
+		keys, want = append(keys, key), append(want, int32(s.PartitionOf(key)))
+	}
+	if got := value[[]int32](t, db.Pool, `SELECT array_agg(tidewire.partition_of(key, 7) ORDER BY n) FROM unnest($1::text[]) WITH ORDINALITY AS k (key, n)`, keys); !slices.Equal(got, want) {
+		t.Errorf("SQL says %d, Go %d", got, want)
+	}
+	if got := [...]int{s.PartitionOf(""), s.PartitionOf("a")}; got != [...]int{0xe3b0c442 % 7, 0xca978112 % 7} {
+		t.Errorf("partitions %v", got)
+	}
 }
