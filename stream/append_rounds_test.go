@@ -14,43 +14,6 @@ import (
 	"github.com/tidewire/tidewire/stream"
 )
 
-// TestAppenders_LostAnswers breaks connections, before and after what they send.
-// Answered messages are stored at the returned positions, and nothing is stored
-// twice.
-func TestAppenders_LostAnswers(t *testing.T) {
-	t.Parallel()
-	db := setup(t)
-	streams, appenders := several(t, db, cutPool(t, db, randomPlan(1, 3000)), 12)
-	var appending sync.WaitGroup
-	positions := make([]map[string]int64, len(streams))
-	for i, a := range appenders {
-		positions[i] = make(map[string]int64)
-		appending.Go(func() {
-			for n := range 15 {
-				payload := fmt.Sprint("message ", n)
-				first, err := firstOf(a.Append(context.Background(), messages(payload)...))
-				if err != nil {
-					t.Errorf("stream %d: %v", i, err)
-					return
-				}
-				positions[i][payload] = first
-			}
-		})
-	}
-	appending.Wait()
-	for i, s := range streams {
-		all := everything(t, s)
-		for _, m := range all {
-			if positions[i][string(m.Payload)] != m.Position {
-				t.Errorf("stream %d: %q is at %d, and was said to be at %d", i, m.Payload, m.Position, positions[i][string(m.Payload)])
-			}
-		}
-		if len(all) != 15 {
-			t.Errorf("stream %d: %d messages, want 15", i, len(all))
-		}
-	}
-}
-
 // TestAppenders_OneIsAbandoned: an Appender is abandoned before and while its round is
 // written. The other Appenders in the round are not affected.
 func TestAppenders_OneIsAbandoned(t *testing.T) {
@@ -99,35 +62,6 @@ func TestAppenders_OneIsAbandoned(t *testing.T) {
 		t.Errorf("abandoned while it was written: %v", err)
 	}
 	wantStored(t, streams[2], "one, two")
-}
-
-// TestAppenders_StopBesideOthers: a stopped Appender has stored all accepted
-// messages, while the others continue.
-func TestAppenders_StopBesideOthers(t *testing.T) {
-	t.Parallel()
-	db := setup(t)
-	pool := smallPool(t, db, 8)
-	streams, appenders := several(t, db, pool, 4)
-	last := ensureWith(t, db.Pool, "last", stream.Options{})
-	const rounds = 5
-	for n := range rounds {
-		all := submitAll(t, appenders, fmt.Sprint(n))
-		a, stop := start(t, pool, last, stream.AppenderConfig{})
-		own := submitAll(t, []*stream.Appender{a}, fmt.Sprint(n))
-		stop()
-		if own.Wait(); own.errs[0] != nil {
-			t.Errorf("stopped: %v", own.errs[0])
-		}
-		if _, err := a.Append(t.Context(), messages("late")...); !errors.Is(err, stream.ErrClosed) {
-			t.Errorf("after the stop: %v", err)
-		}
-		all.Wait()
-	}
-	for _, s := range append(streams, last) {
-		if n := len(everything(t, s)); n != rounds {
-			t.Errorf("stream %s has %d messages, want %d", s.Name(), n, rounds)
-		}
-	}
 }
 
 // TestAppenders_AbandonedBesideTheLast: all calls of a round are abandoned while it waits

@@ -1,7 +1,6 @@
 package stream_test
 
 import (
-	"bytes"
 	"fmt"
 	"runtime"
 	"sync"
@@ -29,32 +28,6 @@ func benchPool(b *testing.B) *pgxpool.Pool {
 		b.Fatal(err)
 	}
 	return pool
-}
-
-// BenchmarkWriter writes batches of 100-byte rows with both methods, on a
-// PostgreSQL with fsync: the batch size at which they cost the same is the default
-// of WriterConfig.CopyRows.
-func BenchmarkWriter(b *testing.B) {
-	pool := benchPool(b)
-	payload := bytes.Repeat([]byte("x"), 100)
-	for _, rows := range []int{1, 10, 100, 200, 400, 1000, 5000, 50_000} {
-		for name, method := range map[string]stream.Method{"array": stream.Array, "copy": stream.Copy} {
-			b.Run(fmt.Sprintf("%s/%d", name, rows), func(b *testing.B) {
-				w := stream.NewWriter(pool, stream.WriterConfig{Method: method})
-				defer w.Close()
-				var batch stream.Batch
-				for range rows {
-					batch.Append(payload)
-				}
-				for b.Loop() {
-					if err := w.Write(b.Context(), &batch); err != nil {
-						b.Fatal(err)
-					}
-				}
-				b.ReportMetric(float64(rows)*float64(b.N)/b.Elapsed().Seconds(), "rows/s")
-			})
-		}
-	}
 }
 
 // BenchmarkIdleAppenders measures the heap and stack memory of a stream that is open and

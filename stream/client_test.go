@@ -313,21 +313,3 @@ func TestWork_EndedContext(t *testing.T) {
 		t.Error(err)
 	}
 }
-
-// TestSetRetention_AnotherStream: a Stream that was dropped does not change the stream that has its name now.
-func TestSetRetention_AnotherStream(t *testing.T) {
-	t.Parallel()
-	db, _ := ensure(t)
-	c := client(t, db.Pool, stream.Config{})
-	old := ensureIn(t, c, "again", stream.Options{})
-	if err := c.Drop(t.Context(), "again"); err != nil {
-		t.Fatal(err)
-	}
-	fresh := ensureIn(t, c, "again", stream.Options{})
-	if err := old.SetRetention(t.Context(), stream.Retention{MaxAge: time.Nanosecond}); !errors.Is(err, stream.ErrNotFound) {
-		t.Errorf("retention of a dropped stream: %v", err)
-	}
-	if info, err := fresh.Info(t.Context()); err != nil || info.Retention != (stream.Retention{}) {
-		t.Errorf("%+v, %v", info.Retention, err)
-	}
-}

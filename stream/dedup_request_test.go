@@ -119,27 +119,6 @@ func TestAppendAs_RejectedIsTriedAgain(t *testing.T) {
 	})
 }
 
-func refusedIsLookedAtAnew(t *testing.T, db pgtest.DB, s *stream.Stream) {
-	exec(t, db.Pool, `CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'no'; END $$`)
-	table := "stream_1000"
-	if isShared(t, db, s) {
-		table = "shared_message"
-	}
-	exec(t, db.Pool, `CREATE TRIGGER refuse BEFORE INSERT ON tidewire.`+table+` FOR EACH ROW WHEN (new.payload = 'bad') EXECUTE FUNCTION refuse()`)
-	got := inOneBatch(t, db.Pool, s, stream.AppenderConfig{}, ":x", "p:bad", "p:good", "q:y", "p:good")
-	if got[1].err == nil || got[2].err != nil || got[2].First != got[4].First {
-		t.Errorf("answers %v, want the second refused alone", got)
-	}
-	a := run(t, db.Pool, s, stream.AppenderConfig{})
-	if _, err := a.AppendAs(t.Context(), stream.RequestID{Client: "r", Sequence: 1}, messages("bad")...); err == nil {
-		t.Error("a bad message was taken")
-	}
-	mustAppendAs(t, a, stream.RequestID{Client: "r", Sequence: 1}, "better")
-	if n := len(everything(t, s)); n != 4 {
-		t.Errorf("%d messages stored, want 4", n)
-	}
-}
-
 func TestAppendAs_Invalid(t *testing.T) {
 	t.Parallel()
 	db, s := ensure(t)

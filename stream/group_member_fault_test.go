@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -241,58 +239,6 @@ func awaitAllDelivered(t *testing.T, db pgtest.DB, s *stream.Stream) {
 		all, err := s.Groups(t.Context())
 		return err == nil && len(all) == 1 && all[0].Lag == 0
 	})
-}
-
-// TestMember_LeasesLost repeatedly ends the leases of members, only in PostgreSQL,
-// under load.
-func TestMember_LeasesLost(t *testing.T) {
-	t.Parallel()
-	for seed := range pgtest.Seeds() {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			t.Parallel()
-			db, s := ensureParted(t, 5)
-			over := make(chan struct{})
-			var publishing sync.WaitGroup
-			a := runParted(t, pools(t, db.URL, 1)[0], s, stream.PartitionedConfig{})
-			publishing.Go(func() { spreadUntil(t, a, over) })
-			var handled atomic.Int64
-			var mu sync.Mutex
-			type place struct {
-				partition int
-				position  int64
-			}
-			seen := make(map[place]bool)
-			for range 3 {
-				join(t, db.URL, nil, s, stream.MemberConfig{Heartbeat: 40 * time.Millisecond, Handle: func(_ context.Context, o *stream.Assignment, page []stream.Message) error {
-					mu.Lock()
-					defer mu.Unlock()
-					for _, m := range page {
-						seen[place{o.Number, m.Position}] = true
-					}
-					handled.Add(1)
-					return nil
-				}})
-			}
-			random := rand.New(rand.NewPCG(seed, 8))
-			for range 3 {
-				before := handled.Load()
-				testkit.Eventually(t, "deliveries", func() bool { return handled.Load() > before+5 })
-				endLeases(t, db, random.IntN(2), 2)
-			}
-			close(over)
-			publishing.Wait()
-			awaitAllDelivered(t, db, s)
-			mu.Lock()
-			defer mu.Unlock()
-			for p := range s.Partitions() {
-				for _, m := range everything(t, s.Partition(p)) {
-					if !seen[place{p, m.Position}] {
-						t.Errorf("partition %d: %d was not delivered, and its offset is committed", p, m.Position)
-					}
-				}
-			}
-		})
-	}
 }
 
 // TestMember_CommitsBeforeItFails: handled messages are not delivered again, also

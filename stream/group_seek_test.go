@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math"
-	"sync"
 	"testing"
 	"time"
 
@@ -149,48 +148,6 @@ func TestRetention_PartitionsWithoutMaxBytes(t *testing.T) {
 	waitInfo(t, other, "dropped", func(i stream.Info) bool { return i.Oldest == 2 }) // the worker is at work
 	if info, err := s.Partition(0).Info(t.Context()); err != nil || info.Oldest != 1 {
 		t.Errorf("%+v, %v, want all messages kept", info, err)
-	}
-}
-
-// TestGroups_OldestOfAnotherMaker: if a process creates a group that another one
-// has created meanwhile, the group keeps its offset. Its readers get a TooOldError
-// for messages dropped since.
-func TestGroups_OldestOfAnotherMaker(t *testing.T) {
-	t.Parallel()
-	for name, start := range map[string]stream.Start{"oldest": {}, "since": stream.AtTime(time.Now().Add(-time.Hour))} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			db, s := ensure(t)
-			a := run(t, db.Pool, s, stream.AppenderConfig{})
-			mustAppend(t, a, messages("a", "b")...)
-			gs, _ := runGroups(t, db.Pool, stream.GroupsConfig{})
-			var first *stream.Group
-			pool := poolBefore(t, db.URL, "ensure_group", sync.OnceFunc(func() {
-				first = openGroup(t, gs, s, "g")
-				alter(t, db.Pool, s, stream.Retention{MaxAge: time.Millisecond})
-				keep(t, db.Pool)
-				waitInfo(t, s, "messages are dropped", func(i stream.Info) bool { return i.Oldest == 3 })
-			}))
-			second, err := stream.NewGroups(pool, stream.GroupsConfig{}).Open(t.Context(), s, "g", stream.GroupOptions{Start: start})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if first == nil {
-				t.Fatal("the group was made without ensure_group")
-			}
-			for who, g := range map[string]*stream.Group{"first": first, "second": second} {
-				if offset, err := g.Offset(t.Context()); err != nil || offset != 0 {
-					t.Fatalf("%s: the group is at %d, %v, want 0", who, offset, err)
-				}
-				sub, err := g.Subscribe(t.Context(), stream.NewHub(db.Pool, stream.HubConfig{}))
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer sub.Close()
-				_, err = sub.Next(soon(t))
-				wantTooOld(t, who, err, 3)
-			}
-		})
 	}
 }
 

@@ -2,6 +2,7 @@ package stream_test
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"slices"
 	"strings"
@@ -390,4 +391,14 @@ func ensureOn(t *testing.T, pool *pgxpool.Pool, name string) *stream.Stream {
 		t.Fatal(err)
 	}
 	return s
+}
+
+// forSeeds runs a fault test with each seed.
+func forSeeds(t *testing.T, test func(t *testing.T, seed uint64)) {
+	for seed := range pgtest.Seeds() {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			t.Parallel()
+			test(t, seed)
+		})
+	}
 }

@@ -293,24 +293,3 @@ func wantAfter(t *testing.T, stored []Message, start int64, page []Message) {
 		}
 	}
 }
-
-func TestFeed_LeavesLateSubscriptionsToTheirOwn(t *testing.T) {
-	t.Parallel()
-	f := newFeed(&Stream{}, new(HubConfig{TailBytes: 1000}.withDefaults()), unknownHistory, nil)
-	if v := f.look(0, 1); !v.leads {
-		t.Fatal("the first does not lead")
-	}
-	if v := f.look(0, 1); v.wait == nil {
-		t.Error("the second does not wait for the first")
-	}
-	for n := range int64(10) {
-		m := Message{Position: n + 1, Payload: make([]byte, 100)}
-		f.tail.extend(n, tailPage{messages: []Message{m}, bytes: m.held()})
-	}
-	if v := f.look(0, 1); v.from != 6 || v.leads || v.page != nil {
-		t.Errorf("after the tail: %+v", v)
-	}
-	if v := f.look(6, 1); len(v.page) != 4 {
-		t.Errorf("in the tail: %+v", v)
-	}
-}

@@ -2,12 +2,8 @@ package stream_test
 
 import (
 	"fmt"
-	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tidewire/tidewire/internal/pgtest"
 	"github.com/tidewire/tidewire/internal/testkit"
@@ -216,56 +212,6 @@ func TestFollower_SubscriptionReadsFirst(t *testing.T) {
 		if page, _ := f.Recent(n, 1); len(page) != 1 || page[0].Position != n+1 {
 			t.Fatalf("message %d is not at hand: %+v", n+1, page)
 		}
-	}
-}
-
-// gate, when armed, stops the next statement that contains a text just before it is sent.
-type gate struct {
-	armed         atomic.Bool
-	reached, pass chan struct{}
-}
-
-func gatePool(t *testing.T, url, text string) (*pgxpool.Pool, *gate) {
-	t.Helper()
-	g := &gate{reached: make(chan struct{}), pass: make(chan struct{})}
-	return poolBefore(t, url, text, func() {
-		if g.armed.CompareAndSwap(true, false) {
-			close(g.reached)
-			<-g.pass
-		}
-	}), g
-}
-
-// TestHub_GrownBesideARead: a lagging subscription is the leader and reads, while
-// this process commits at the end, and another process after it. Polls show which
-// subscription was at the end.
-func TestHub_GrownBesideARead(t *testing.T) {
-	t.Parallel()
-	db, s := ensure(t)
-	pool, g := gatePool(t, db.URL, "AS candidate")
-	h, _ := runHub(t, pool, stream.HubConfig{Poll: 50 * time.Millisecond, NoListen: true})
-	a := run(t, db.Pool, s, stream.AppenderConfig{Hub: h})
-	atEnd := subscribe(t, h, s, stream.After(0))
-	for n := range int64(10) {
-		mustAppend(t, a, messages("old")...)
-		for atEnd.Position() <= n {
-			next(t, atEnd)
-		}
-	}
-	lags := subscribe(t, h, s, stream.After(10))
-	g.armed.Store(true)
-	lagged := make(chan []stream.Message, 1)
-	h.Notify(s) // makes a subscription read
-	go func() { lagged <- next(t, lags) }()
-	<-g.reached
-	mustAppend(t, a, messages("eleven")...) // from memory
-	tx := begin(t, db.Pool, pgx.ReadCommitted)
-	publish(t, tx, s, "twelve")
-	commitTx(t, tx)
-	close(g.pass)
-	<-lagged
-	for atEnd.Position() < 12 {
-		next(t, atEnd)
 	}
 }
 

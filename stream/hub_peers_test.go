@@ -15,7 +15,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/tidewire/tidewire/internal/pgtest"
 	"github.com/tidewire/tidewire/stream"
 )
 
@@ -118,12 +117,9 @@ func TestPeers_NothingIsRead(t *testing.T) {
 // processes tell each other is lost, repeated and reordered. Each subscription gets exactly what is stored.
 func TestPeers_LostRepeatedReordered(t *testing.T) {
 	t.Parallel()
-	for seed := range pgtest.Seeds() {
-		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
-			t.Parallel()
-			peersHistory(t, seed)
-		})
-	}
+	forSeeds(t, func(t *testing.T, seed uint64) {
+		peersHistory(t, seed)
+	})
 }
 
 func peersHistory(t *testing.T, seed uint64) {

@@ -1,12 +1,10 @@
 package stream_test
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -100,39 +98,6 @@ func TestAppendTx_Refuses(t *testing.T) {
 	if err := s.AppendTx(t.Context(), tx, stream.Message{}); !errors.Is(err, stream.ErrNotFound) {
 		t.Errorf("dropped stream: %v, want ErrNotFound", err)
 	}
-}
-
-// TestAppendTx_DropWhileItWaits: the stream is dropped while the commit waits for
-// its lock, in a session that has used it before.
-func TestAppendTx_DropWhileItWaits(t *testing.T) {
-	t.Parallel()
-	db, s := ensureOwn(t)
-	session, err := pgx.Connect(t.Context(), db.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer session.Close(context.Background())
-	exec(t, session, `SELECT tidewire.publish('orders', NULL, NULL, '')`)
-	dropping := begin(t, db.Pool, "")
-	waiting, err := session.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
-	if err != nil {
-		t.Fatal(err)
-	}
-	publish(t, waiting, s, "x")
-	exec(t, dropping, `SELECT tidewire.drop_stream('orders')`)
-	var committing sync.WaitGroup
-	committing.Go(func() {
-		if err := waiting.Commit(t.Context()); pg.Code(err) != "TW003" {
-			t.Errorf("commit: %v, want TW003", err)
-		}
-	})
-	for waits := false; !waits; {
-		if err := db.Pool.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'advisory')`).Scan(&waits); err != nil {
-			t.Fatal(err)
-		}
-	}
-	commitTx(t, dropping)
-	committing.Wait()
 }
 
 func TestPublish_InSQL(t *testing.T) {

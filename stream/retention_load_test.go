@@ -137,24 +137,21 @@ func keepUnderLoad(t *testing.T, nodes []*pgxpool.Pool, seed uint64, meanwhile f
 // TestRetentionWorker_UnderLoad: every reader sees all messages, or is told which are dropped, also of a stream that moves.
 func TestRetentionWorker_UnderLoad(t *testing.T) {
 	t.Parallel()
-	for seed := range pgtest.Seeds() {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			t.Parallel()
-			db := setup(t)
-			keepUnderLoad(t, pools(t, db.URL, 2), seed, func(all []*kept) {
-				for _, k := range all {
-					waitInfo(t, k.s, "messages are dropped", func(i stream.Info) bool { return i.Oldest > 1 })
-				}
-				moveStream(t, db.Pool, all[1].s)
-				all[3].gone.Store(true)
-				if err := stream.Drop(t.Context(), db.Pool, all[3].s.Name()); err != nil {
-					t.Error(err)
-				}
-				at := inspect(t, all[1].s).Head
-				waitInfo(t, all[1].s, "it goes on", func(i stream.Info) bool { return i.Oldest > at })
-			})
+	forSeeds(t, func(t *testing.T, seed uint64) {
+		db := setup(t)
+		keepUnderLoad(t, pools(t, db.URL, 2), seed, func(all []*kept) {
+			for _, k := range all {
+				waitInfo(t, k.s, "messages are dropped", func(i stream.Info) bool { return i.Oldest > 1 })
+			}
+			moveStream(t, db.Pool, all[1].s)
+			all[3].gone.Store(true)
+			if err := stream.Drop(t.Context(), db.Pool, all[3].s.Name()); err != nil {
+				t.Error(err)
+			}
+			at := inspect(t, all[1].s).Head
+			waitInfo(t, all[1].s, "it goes on", func(i stream.Info) bool { return i.Oldest > at })
 		})
-	}
+	})
 }
 
 // gap is a TooOldError of a survivor: it was at position after, and the kept

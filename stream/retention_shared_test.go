@@ -129,8 +129,8 @@ func TestRetentionWorker_EmptiedStreamGoesOn(t *testing.T) {
 // there is one.
 func appendTogether(t *testing.T, db pgtest.DB, s *stream.Stream, requests ...int64) {
 	t.Helper()
-	first := value[int64](t, db.Pool, `SELECT firsts[1] FROM tidewire.append_together(1, $1, ARRAY[$1::int], ARRAY[0::bigint], ARRAY[1], ARRAY[1], ARRAY['next'::bytea], ARRAY[NULL], ARRAY[NULL::jsonb],
-		ARRAY[cardinality($2::bigint[])], array_fill('p'::text, ARRAY[cardinality($2)]), $2, array_fill(0::bigint, ARRAY[cardinality($2)]), array_fill(1, ARRAY[cardinality($2)]))`, s.ID(), requests)
+	first := value[int64](t, db.Pool, `SELECT firsts[1] FROM tidewire.append_together(1, $1::int::bigint, ARRAY[$1::int], ARRAY[0::bigint], ARRAY[1], ARRAY[1], ARRAY['next'::bytea], ARRAY[NULL], ARRAY[NULL::jsonb],
+		ARRAY[cardinality($2::bigint[])], array_fill('p'::text, ARRAY[cardinality($2)]), $2, array_fill(0::bigint, ARRAY[cardinality($2)]), array_fill(1, ARRAY[cardinality($2)]))`, s.ID(), append([]int64{}, requests...))
 	if first != 201 {
 		t.Errorf("at %d", first)
 	}

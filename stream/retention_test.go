@@ -255,6 +255,7 @@ func waitQuiet(t *testing.T, db pgtest.DB) {
 	t.Helper()
 	tx := begin(t, db.Pool, pgx.ReadCommitted)
 	exec(t, tx, `SELECT pg_advisory_xact_lock(1953064037, 3)`)
+	rollBack(t, tx)
 }
 
 // TestRetentionWorker_ByAge drops all messages of a stream; a reader that had read all

@@ -20,98 +20,95 @@ import (
 // request is stored once, and there is no deadlock.
 func TestSharedRequests_RotateUnderLoad(t *testing.T) {
 	t.Parallel()
-	for seed := range pgtest.Seeds() {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			t.Parallel()
-			db := setup(t)
-			const nStreams, nSequences = 4, 20
-			nodes := pools(t, db.URL, 2)
-			asked := make([]retries, nStreams)
-			var streams []*stream.Stream
-			var calling, rotating sync.WaitGroup
-			over := make(chan struct{})
-			for i := range nStreams {
-				one := ensureNamed(t, db.Pool, fmt.Sprint("s", i), false)
-				streams = append(streams, one)
-				for n, pool := range nodes {
-					a := run(t, pool, ensureNamed(t, pool, fmt.Sprint("s", i), false), stream.AppenderConfig{})
-					for c := range 2 {
-						random := rand.New(rand.NewPCG(seed, uint64(100*i+10*n+c)))
-						calling.Go(func() {
-							for sequence := range int64(nSequences) {
-								p := stream.RequestID{Client: fmt.Sprint("p", n, c), Sequence: sequence}
-								if !asked[i].append(t, a, p, time.Minute) {
-									return
-								}
-								// So soon rotated that it may be too old, but not stored again.
-								again := stream.RequestID{Client: p.Client, Sequence: random.Int64N(sequence + 1)}
-								if got, err := a.AppendAs(soon(t), again, messages("twice")...); err == nil && (got.Count() != 2 || !got.Duplicate) {
-									t.Errorf("%v again: %+v", again, got)
-								}
-								if i < 2 && n == 0 && c == 0 && sequence == int64(5+8*i) {
-									moveStream(t, pool, one)
-								}
+	forSeeds(t, func(t *testing.T, seed uint64) {
+		db := setup(t)
+		const nStreams, nSequences = 4, 20
+		nodes := pools(t, db.URL, 2)
+		asked := make([]retries, nStreams)
+		var streams []*stream.Stream
+		var calling, rotating sync.WaitGroup
+		over := make(chan struct{})
+		for i := range nStreams {
+			one := ensureNamed(t, db.Pool, fmt.Sprint("s", i), false)
+			streams = append(streams, one)
+			for n, pool := range nodes {
+				a := run(t, pool, ensureNamed(t, pool, fmt.Sprint("s", i), false), stream.AppenderConfig{})
+				for c := range 2 {
+					random := rand.New(rand.NewPCG(seed, uint64(100*i+10*n+c)))
+					calling.Go(func() {
+						for sequence := range int64(nSequences) {
+							p := stream.RequestID{Client: fmt.Sprint("p", n, c), Sequence: sequence}
+							if !asked[i].append(t, a, p, time.Minute) {
+								return
 							}
-						})
-					}
+							// So soon rotated that it may be too old, but not stored again.
+							again := stream.RequestID{Client: p.Client, Sequence: random.Int64N(sequence + 1)}
+							if got, err := a.AppendAs(soon(t), again, messages("twice")...); err == nil && (got.Count() != 2 || !got.Duplicate) {
+								t.Errorf("%v again: %+v", again, got)
+							}
+							if i < 2 && n == 0 && c == 0 && sequence == int64(5+8*i) {
+								moveStream(t, pool, one)
+							}
+						}
+					})
 				}
 			}
-			var rotated [2]int
-			for n := range rotated {
-				rotating.Go(func() {
-					random := rand.New(rand.NewPCG(seed, uint64(n)))
-					for done := false; !done; {
-						select {
-						case <-over:
-							done = true
-						default:
-						}
-						if _, err := db.Pool.Exec(context.Background(), agedSharedSQL, stream.KeepRequests); err != nil {
+		}
+		var rotated [2]int
+		for n := range rotated {
+			rotating.Go(func() {
+				random := rand.New(rand.NewPCG(seed, uint64(n)))
+				for done := false; !done; {
+					select {
+					case <-over:
+						done = true
+					default:
+					}
+					if _, err := db.Pool.Exec(context.Background(), agedSharedSQL, stream.KeepRequests); err != nil {
+						t.Error(err)
+					}
+					var in, blocks *int64
+					for block, end := int64(0), int64(1); block < end; {
+						next := block + 1 + random.Int64N(3)
+						err := db.Pool.QueryRow(context.Background(), `SELECT turn, blocks FROM tidewire.fold_shared_requests($1, $2, $3)`,
+							stream.KeepRequests, block, next).Scan(&in, &blocks)
+						if err != nil {
 							t.Error(err)
-						}
-						var in, blocks *int64
-						for block, end := int64(0), int64(1); block < end; {
-							next := block + 1 + random.Int64N(3)
-							err := db.Pool.QueryRow(context.Background(), `SELECT turn, blocks FROM tidewire.fold_shared_requests($1, $2, $3)`,
-								stream.KeepRequests, block, next).Scan(&in, &blocks)
-							if err != nil {
-								t.Error(err)
-							}
-							if in == nil {
-								break
-							}
-							block, end = next, *blocks
 						}
 						if in == nil {
-							continue
+							break
 						}
-						var swapped bool
-						if err := db.Pool.QueryRow(context.Background(), `SELECT tidewire.swap_shared_requests($1)`, *in).Scan(&swapped); err != nil {
-							t.Error(err)
-						}
-						if swapped {
-							rotated[n]++
-						}
+						block, end = next, *blocks
 					}
-				})
-			}
-			calling.Wait()
-			close(over)
-			rotating.Wait()
-			if rotated[0]+rotated[1] == 0 {
-				t.Error("nothing was rotated")
-			}
-			for i, s := range streams {
-				if len(asked[i].first) != 4*nSequences {
-					t.Errorf("stream %d: %d requests answered, want %d", i, len(asked[i].first), 4*nSequences)
+					if in == nil {
+						continue
+					}
+					var swapped bool
+					if err := db.Pool.QueryRow(context.Background(), `SELECT tidewire.swap_shared_requests($1)`, *in).Scan(&swapped); err != nil {
+						t.Error(err)
+					}
+					if swapped {
+						rotated[n]++
+					}
 				}
-				asked[i].check(t, everything(t, s), 0)
-				if shared := i >= 2; isShared(t, db, s) != shared {
-					t.Errorf("stream %d: shared is %t", i, !shared)
-				}
+			})
+		}
+		calling.Wait()
+		close(over)
+		rotating.Wait()
+		if rotated[0]+rotated[1] == 0 {
+			t.Error("nothing was rotated")
+		}
+		for i, s := range streams {
+			if len(asked[i].first) != 4*nSequences {
+				t.Errorf("stream %d: %d requests answered, want %d", i, len(asked[i].first), 4*nSequences)
 			}
-		})
-	}
+			asked[i].check(t, everything(t, s), 0)
+			if shared := i >= 2; isShared(t, db, s) != shared {
+				t.Errorf("stream %d: shared is %t", i, !shared)
+			}
+		}
+	})
 }
 
 // TestSharedRequests_Straggler: a request is recorded in a table that goes out of use, and comes into
@@ -148,29 +145,6 @@ func TestSharedRequests_Straggler(t *testing.T) {
 			wantStored(t, s, "once")
 		})
 	}
-}
-
-// TestSharedRequests_LateWriter writes its record to the table that went out of use after that.
-func TestSharedRequests_LateWriter(t *testing.T) {
-	t.Parallel()
-	db, s := ensure(t)
-	rotateShared(t, db, s)
-	if n := turn(t, db); n != 1 {
-		t.Fatalf("turn %d", n)
-	}
-	late := begin(t, db.Pool, pgx.ReadCommitted)
-	exec(t, late, `SELECT tidewire.take_shared($1, 1, 1, 1)`, s.ID())
-	exec(t, late, `INSERT INTO tidewire.shared_request_0 (stream, client, sequence, position, count) VALUES ($1, 'p', 1, 1, 1)`, s.ID())
-	exec(t, late, `INSERT INTO tidewire.shared_message (stream, position, keyed, payload) VALUES ($1, 1, true, 'once')`, s.ID())
-	commitTx(t, late)
-	a := run(t, db.Pool, s, stream.AppenderConfig{})
-	p := stream.RequestID{Client: "p", Sequence: 1}
-	wantRequest(t, a, p, stream.Appended{First: 1, Last: 1})
-	mustAppendAs(t, a, stream.RequestID{Client: "p", Sequence: 2}, "two")
-	rotateShared(t, db, s)
-	wantOldRequest(t, a, p)
-	wantRequest(t, a, stream.RequestID{Client: "p", Sequence: 2}, stream.Appended{First: 2, Last: 2})
-	wantStored(t, s, "once, two")
 }
 
 // twoOldStreams creates two streams with one request each, whose records are due for folding.

@@ -212,54 +212,6 @@ func TestShared_LongReadOfAMovedStream(t *testing.T) {
 	}
 }
 
-// TestAppendTx_MovedMeanwhile: the stream moves while a transaction that publishes waits for
-// its lock, in a session that has published before. Committed messages can be read.
-func TestAppendTx_MovedMeanwhile(t *testing.T) {
-	t.Parallel()
-	for _, level := range levels {
-		t.Run(string(level), func(t *testing.T) {
-			db, s := ensure(t)
-			session, err := pgx.Connect(t.Context(), db.URL)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer session.Close(context.Background())
-			publishIn := func(payload string) error {
-				tx, err := session.BeginTx(context.Background(), pgx.TxOptions{IsoLevel: level})
-				if err == nil {
-					err = s.AppendTx(context.Background(), tx, stream.Message{Payload: []byte(payload)})
-				}
-				if err == nil {
-					err = tx.Commit(context.Background())
-				}
-				return err
-			}
-			if err := publishIn("first"); err != nil {
-				t.Fatal(err)
-			}
-			holder := begin(t, db.Pool, pgx.ReadCommitted)
-			exec(t, holder, `SELECT pg_advisory_xact_lock(1953064037, $1)`, s.ID())
-			published := make(chan error, 1)
-			go func() { published <- publishIn("second") }()
-			testkit.Eventually(t, "the publisher", func() bool {
-				return value[int](t, holder, `SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`) == 1
-			})
-			exec(t, holder, `SELECT tidewire.own_stream($1)`, s.ID())
-			commitTx(t, holder)
-			if err := <-published; err != nil {
-				t.Fatal(err)
-			}
-			var orphans int
-			if err := db.Pool.QueryRow(t.Context(), `SELECT count(*) FROM tidewire.shared_message`).Scan(&orphans); err != nil {
-				t.Fatal(err)
-			}
-			if all := everything(t, s); len(all) != 2 || orphans != 0 {
-				t.Errorf("%d messages of 2 that were committed can be read, %d are in the shared table of a stream that has its own", len(all), orphans)
-			}
-		})
-	}
-}
-
 // TestShared_MoveIsLost: a standby without the move takes over, which is simulated by SQL
 // here.
 func TestShared_MoveIsLost(t *testing.T) {

@@ -1,15 +1,12 @@
 package stream_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/tidewire/tidewire/stream"
 )
@@ -208,22 +205,6 @@ func TestDrop_DoesNotBlockWritersBesideALongReader(t *testing.T) {
 	rollBack(t, reader)
 	dropping.Wait()
 }
-
-// interrupting is the tracer of a pool: it calls a function before the first
-// statement that contains a text.
-type interrupting struct {
-	text string
-	do   func()
-}
-
-func (i interrupting) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
-	if strings.Contains(data.SQL, i.text) {
-		i.do()
-	}
-	return ctx
-}
-
-func (interrupting) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
 // TestList_DroppedMeanwhile drops one of the streams that List has found, before
 // List reads their partitions: List returns the others.
