@@ -89,6 +89,7 @@ func TestAppenders_AbandonedBesideTheLast(t *testing.T) {
 // nothing is written. Submit and Stop of an abandoned Appender still return.
 func TestAppenders_AbandonedBesideAFullRound(t *testing.T) {
 	t.Parallel()
+	notShort(t)
 	db := setup(t)
 	pool := smallPool(t, db, 8)
 	_, appenders := several(t, db, pool, 40)
@@ -195,6 +196,7 @@ func TestAppenders_SlowCallback(t *testing.T) {
 // stored.
 func TestAppenders_SlowTable(t *testing.T) {
 	t.Parallel()
+	notShort(t)
 	db := setup(t)
 	streams, appenders := several(t, db, smallPool(t, db, 8), 6)
 	open := latch(t, db, streams[1])

@@ -1,11 +1,13 @@
 package stream_test
 
 import (
+	"errors"
 	osexec "os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -44,6 +46,7 @@ func program(t *testing.T, db pgtest.DB, name string) string {
 // drops messages; and restores the dump. Retention continues after it.
 func TestBackup(t *testing.T) {
 	t.Parallel()
+	notShort(t)
 	db := setup(t)
 	dump, restore := program(t, db, "pg_dump"), program(t, db, "pg_restore")
 	ctx := soon(t)
@@ -146,4 +149,90 @@ WHERE c.relkind IN ('r', 'p') AND (n.nspname = 'tidewire' OR c.relname = 'messag
 	if err != nil || len(without) > 0 {
 		t.Errorf("tables without a replica identity: %q, %v", without, err)
 	}
+}
+
+func TestDrop_TakesAllAndFreesTheName(t *testing.T) {
+	t.Parallel()
+	db, s := ensure(t)
+	a := run(t, db.Pool, s, stream.AppenderConfig{})
+	mustAppend(t, a, stream.Message{Payload: []byte("gone")})
+	if err := stream.Drop(t.Context(), db.Pool, "orders"); err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.Drop(t.Context(), db.Pool, "orders"); !errors.Is(err, stream.ErrNotFound) {
+		t.Errorf("Drop again: %v, want ErrNotFound", err)
+	}
+	if _, err := s.Read(t.Context(), 0, 10); !errors.Is(err, stream.ErrNotFound) {
+		t.Errorf("Read: %v, want ErrNotFound", err)
+	}
+	if _, err := s.Head(t.Context()); !errors.Is(err, stream.ErrNotFound) {
+		t.Errorf("Head: %v, want ErrNotFound", err)
+	}
+	fresh := ensureWith(t, db.Pool, "orders", stream.Options{})
+	if _, err := a.Append(t.Context(), stream.Message{}); !errors.Is(err, stream.ErrNotFound) {
+		t.Errorf("Append to the dropped one: %v, want ErrNotFound", err)
+	}
+	if head, err := fresh.Head(t.Context()); head != 0 || err != nil || fresh.ID() == s.ID() {
+		t.Errorf("new stream of the name: id %d, head %d, %v", fresh.ID(), head, err)
+	}
+	if sequences := value[int](t, db.Pool, `SELECT count(*) FROM pg_class WHERE relname LIKE 'stream\_1000\_%'`); sequences != 0 {
+		t.Errorf("%d relations of the dropped stream are left", sequences)
+	}
+}
+
+// TestDrop_UnderLoad drops a stream with many appends: each append is stored before
+// the drop, or gets ErrNotFound.
+func TestDrop_UnderLoad(t *testing.T) {
+	t.Parallel()
+	db, s := ensure(t)
+	var calling sync.WaitGroup
+	stored := newProgress()
+	for _, pool := range pools(t, db.URL, 3) {
+		a := run(t, pool, s, stream.AppenderConfig{})
+		for range 4 {
+			calling.Go(func() {
+				for {
+					if _, err := a.Append(t.Context(), stream.Message{Payload: []byte("x")}); errors.Is(err, stream.ErrNotFound) {
+						return
+					} else if err != nil {
+						t.Error(err)
+						return
+					}
+					stored.add()
+				}
+			})
+		}
+	}
+	stored.wait(t, 100)
+	if err := stream.Drop(t.Context(), db.Pool, "orders"); err != nil {
+		t.Error(err)
+	}
+	calling.Wait()
+}
+
+// TestDrop_DoesNotBlockWritersBesideALongReader: a waiting lock request blocks all
+// later ones (lock queue), so Drop must not wait.
+func TestDrop_DoesNotBlockWritersBesideALongReader(t *testing.T) {
+	t.Parallel()
+	db, s := ensureOwn(t)
+	a := run(t, db.Pool, s, stream.AppenderConfig{})
+	mustAppend(t, a, stream.Message{})
+	reader := begin(t, db.Pool, "")
+	exec(t, reader, `LOCK TABLE tidewire.stream_1000 IN ACCESS SHARE MODE`)
+	pool, drops := countingPool(t, db.URL, "tidewire.drop_stream")
+	var dropping sync.WaitGroup
+	dropping.Go(func() {
+		if err := stream.Drop(t.Context(), pool, "orders"); err != nil {
+			t.Error(err)
+		}
+	})
+	// An append that waited for the drop would also wait for the reader, and so forever.
+	ctx := soon(t)
+	for n := 0; n < 20 || drops.count.Load() < 3; n++ {
+		if _, err := a.Append(ctx, stream.Message{}); err != nil {
+			t.Fatalf("append beside a drop that waits: %v", err)
+		}
+	}
+	rollBack(t, reader)
+	dropping.Wait()
 }

@@ -32,6 +32,9 @@ var prepared = map[string]string{
 // when there were none. An old snapshot that keeps dropped messages in the table makes no query read these.
 func TestCost(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	db := migrated(t)
 	busy, err := Ensure(t.Context(), db.Pool, "busy", Options{Keyed: true})
 	if err != nil {
@@ -112,6 +115,9 @@ func TestCost(t *testing.T) {
 // positions, whatever the planner knows about the table.
 func TestCost_OwnTables(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	db := migrated(t)
 	s, err := Ensure(t.Context(), db.Pool, "planned", Options{Keyed: true, OwnTables: true})
 	if err != nil {

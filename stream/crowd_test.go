@@ -124,6 +124,9 @@ func (c *crowd) transact(node, worker int, random *rand.Rand) {
 			}
 			return nil
 		})
+		if err != nil && pg.Code(err) == "" {
+			pg.Backoff(context.Background(), 3)
+		}
 		for i, payloads := range sent {
 			switch {
 			case err == nil:
@@ -155,6 +158,9 @@ func (c *crowd) read(s *stream.Stream, sub *stream.Subscription) {
 		if err != nil && (sub != nil || !pg.Retryable(err)) {
 			c.t.Errorf("read: %v", err)
 			return
+		}
+		if err != nil {
+			pg.Backoff(context.Background(), 3)
 		}
 		for _, m := range page {
 			after = m.Position
@@ -230,6 +236,7 @@ func (c *crowd) check(i int, s *stream.Stream) {
 // and sessions are terminated.
 func TestAllAtOnce(t *testing.T) {
 	t.Parallel()
+	notShort(t)
 	forSeeds(t, func(t *testing.T, seed uint64) {
 		db := setup(t)
 		random := rand.New(rand.NewPCG(seed, 1))
@@ -256,21 +263,22 @@ func TestAllAtOnce(t *testing.T) {
 // Appender has accepted is stored when it is back.
 func TestPostgreSQLKilled(t *testing.T) {
 	t.Parallel()
+	notShort(t)
 	forSeeds(t, func(t *testing.T, seed uint64) {
 		server := pgtest.Start(t)
-		nodes := pools(t, server.URL(), 6)
+		nodes := pools(t, server.URL(), 7)
 		offsets := ensureOn(t, nodes[0], "offsets")
 		random := rand.New(rand.NewPCG(seed, 4))
 		c := newCrowd(t, nodes[:2], "shared", "own")
 		over, killed, ready := make(chan struct{}), make(chan struct{}), make(chan struct{})
 		var others sync.WaitGroup
 		others.Go(func() { commitUnderLoad(t, nodes[2:4], offsets, over, func() { ready <- struct{}{} }) })
-		others.Go(func() { keepUnderLoad(t, nodes[4:], seed, func([]*kept) { ready <- struct{}{}; <-killed }) })
+		others.Go(func() { keepUnderLoad(t, nodes[4:6], seed, func([]*kept) { ready <- struct{}{}; <-killed }) })
 		c.run(seed, []stream.HubConfig{{Announce: true, TailBytes: 16 << 10, PageBytes: 4 << 10}, {Announce: true}}, func() {
 			<-ready
 			<-ready
 			for range 2 {
-				c.answers.wait(t, 50+random.IntN(200))
+				c.answers.wait(t, 50+random.IntN(50))
 				pgtest.Crash(t, server)
 			}
 			c.answers.wait(t, 50)
@@ -278,7 +286,7 @@ func TestPostgreSQLKilled(t *testing.T) {
 			close(killed)
 		})
 		others.Wait()
-		killedWithoutLoad(t, server, nodes[0], offsets)
+		killedWithoutLoad(t, server, nodes[6], ensureOn(t, nodes[6], "last"))
 	})
 }
 

@@ -75,9 +75,7 @@ func (p *part) open(t *testing.T, url string) *pgxpool.Pool {
 // one of them gets an error.
 func TestFailover(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("starts two servers")
-	}
+	notShort(t)
 	parts := map[string]func(*testing.T, *part){
 		"each way of writing": failoverWriting, "found without a hub": failoverFindLost, "ids": failoverIDs, "looked for again": failoverAgain,
 		"peers": failoverPeers, "standby of the former primary": failoverFormer,

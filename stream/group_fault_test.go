@@ -82,6 +82,7 @@ func readOnce(t *testing.T, g *stream.Group, answered *atomic.Int64) {
 	before := answered.Load()
 	got, err := g.Offset(t.Context())
 	if pg.Retryable(err) {
+		pg.Backoff(t.Context(), 3)
 		return
 	}
 	if err != nil || got < before {
@@ -104,6 +105,7 @@ FROM tidewire.group_rotation`).Scan(&inUse, &old)
 // then the one in use grows, and no one waits.
 func TestGroups_RotateUnderLoad(t *testing.T) {
 	t.Parallel()
+	notShort(t)
 	db, s := ensureOwn(t)
 	// Any snapshot held, of a transaction that has not read the tables.
 	holder := repeatableRead(t, db, `SELECT FROM tidewire.stream`)
@@ -145,6 +147,7 @@ func repeatableRead(t *testing.T, db pgtest.DB, sql string) pgx.Tx {
 // than the table may hold.
 func TestGroups_ManyGroupsRotateSeldom(t *testing.T) {
 	t.Parallel()
+	notShort(t)
 	db, s := ensureOwn(t)
 	reach(t, db.Pool, s)
 	gs, _ := runGroups(t, db.Pool, stream.GroupsConfig{RotateRows: 10})

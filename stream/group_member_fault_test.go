@@ -198,6 +198,7 @@ func (d deliveries) awaitProgress(t *testing.T, s *stream.Stream) {
 // one leaves.
 func TestMember_ComeGoAndDie(t *testing.T) {
 	t.Parallel()
+	notShort(t)
 	db, s := ensureParted(t, 6)
 	d := newDeliveries(t, db)
 	over := make(chan struct{})

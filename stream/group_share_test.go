@@ -280,6 +280,7 @@ func (c deadConn) Write(p []byte) (int, error) {
 // another connection, long before the lease ends.
 func TestCoordinator_DeadConnection(t *testing.T) {
 	t.Parallel()
+	notShort(t)
 	db := setup(t)
 	cfg, err := pgxpool.ParseConfig(db.URL)
 	if err != nil {

@@ -402,3 +402,11 @@ func forSeeds(t *testing.T, test func(t *testing.T, seed uint64)) {
 		})
 	}
 }
+
+// notShort skips a test that takes seconds, with -short.
+func notShort(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
+}

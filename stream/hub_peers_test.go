@@ -117,6 +117,7 @@ func TestPeers_NothingIsRead(t *testing.T) {
 // processes tell each other is lost, repeated and reordered. Each subscription gets exactly what is stored.
 func TestPeers_LostRepeatedReordered(t *testing.T) {
 	t.Parallel()
+	notShort(t)
 	forSeeds(t, func(t *testing.T, seed uint64) {
 		peersHistory(t, seed)
 	})

@@ -109,6 +109,7 @@ func randomPlan(seed uint64, writes int) *cutPlan {
 // TestWriter_LostConnectionsStoreLargeBatchesOnce: large batches are staged after a connection was lost.
 func TestWriter_LostConnectionsStoreLargeBatchesOnce(t *testing.T) {
 	t.Parallel()
+	notShort(t)
 	for seed := range pgtest.Seeds() {
 		for name, method := range bothMethods {
 			t.Run(fmt.Sprintf("%s/%d", name, seed), func(t *testing.T) {
@@ -197,6 +198,7 @@ func TestWriter_SlowLineBesideAnother(t *testing.T) {
 
 func TestInserter_LostConnectionsStoreEachRowOnce(t *testing.T) {
 	t.Parallel()
+	notShort(t)
 	for seed := range pgtest.Seeds() {
 		for _, size := range []int{1, 3} {
 			t.Run(fmt.Sprintf("%d/%d", size, seed), func(t *testing.T) {

@@ -137,6 +137,7 @@ func keepUnderLoad(t *testing.T, nodes []*pgxpool.Pool, seed uint64, meanwhile f
 // TestRetentionWorker_UnderLoad: every reader sees all messages, or is told which are dropped, also of a stream that moves.
 func TestRetentionWorker_UnderLoad(t *testing.T) {
 	t.Parallel()
+	notShort(t)
 	forSeeds(t, func(t *testing.T, seed uint64) {
 		db := setup(t)
 		keepUnderLoad(t, pools(t, db.URL, 2), seed, func(all []*kept) {
@@ -214,6 +215,9 @@ func (f *survivor) page(t *testing.T, sub *stream.Subscription, s *stream.Stream
 		page, err = sub.Next(ctx)
 	}
 	if err != nil && !errors.Is(err, stream.ErrTooOld) && t.Context().Err() == nil && (direct || ctx.Err() != nil) {
+		if ctx.Err() == nil {
+			pg.Backoff(ctx, 3)
+		}
 		return nil, nil
 	}
 	return page, err

@@ -291,6 +291,7 @@ func plannedBlocks(t *testing.T, on interface {
 // a few statements for all.
 func TestRetentionWorker_ManySharedStreams(t *testing.T) {
 	t.Parallel()
+	notShort(t)
 	const streams = 300
 	db := setup(t)
 	s := ensureWith(t, db.Pool, "parts", stream.Options{Partitions: streams})
@@ -403,6 +404,7 @@ var removed = regexp.MustCompile(`Rows Removed by (?:Join Filter|Filter): (\d+)`
 // TestAppendTogether_ManyRequests: a transaction of 1000 streams with four requests each reads each of these once.
 func TestAppendTogether_ManyRequests(t *testing.T) {
 	t.Parallel()
+	notShort(t)
 	const streams, each = 1000, 4
 	db := setup(t)
 	exec(t, db.Pool, `INSERT INTO tidewire.stream (name, keyed, shared) SELECT 's' || n, false, true FROM generate_series(1, $1) AS n`, streams)

@@ -179,6 +179,7 @@ func TestRetentionWorker_SweepsUpMarks(t *testing.T) {
 // TestRetentionWorker_BySize tests every way of reading with dropped messages.
 func TestRetentionWorker_BySize(t *testing.T) {
 	t.Parallel()
+	notShort(t)
 	ensureBoth(t, func(t *testing.T, db pgtest.DB, s *stream.Stream) {
 		batches, maxBytes, segments := 40, int64(1<<20), 4
 		shared := isShared(t, db, s)

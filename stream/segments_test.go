@@ -19,6 +19,7 @@ import (
 // created and dropped since: it can append, and reads nothing wrong.
 func TestSegments_OldSnapshot(t *testing.T) {
 	t.Parallel()
+	notShort(t)
 	db, s := ensure(t)
 	old := begin(t, db.Pool, pgx.RepeatableRead)
 	exec(t, old, `SELECT count(*) FROM tidewire.segment`)
@@ -40,6 +41,7 @@ func TestSegments_OldSnapshot(t *testing.T) {
 // TestSegments_OneBatchLargerThanASegment by both methods.
 func TestSegments_OneBatchLargerThanASegment(t *testing.T) {
 	t.Parallel()
+	notShort(t)
 	for name, method := range bothMethods {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -89,6 +91,7 @@ func TestSegments_SpareOneCanWait(t *testing.T) {
 // TestDrop_ManySegments in several transactions, each with few locks.
 func TestDrop_ManySegments(t *testing.T) {
 	t.Parallel()
+	notShort(t)
 	db, s := ensureOwn(t)
 	exec(t, db.Pool, `
 SELECT tidewire.add_segment(1000, 16285 + 100 * n, 16384 + 100 * n) FROM generate_series(1, 110) AS n;

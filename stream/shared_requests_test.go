@@ -81,6 +81,7 @@ func awaitLockWaiter(t *testing.T, db pgtest.DB) {
 // transactions, also where some of the requests are repeated.
 func TestSharedRequests_ManyStreams(t *testing.T) {
 	t.Parallel()
+	notShort(t)
 	db := setup(t)
 	const n = 60
 	pool, otherPool := smallPool(t, db, 8), smallPool(t, db, 8)

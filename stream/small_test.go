@@ -98,6 +98,9 @@ func segmented(t *testing.T) (pgtest.DB, *Stream, func() *Stream) {
 // positions.
 func TestRead_OftenIsReadAlike(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	_, s, fresh := segmented(t)
 	messages, after, direct := 0, int64(0), 0
 	for {

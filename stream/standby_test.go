@@ -21,9 +21,7 @@ import (
 // TestStandby: one primary and its standby. At first each commit waits for the standby, then it lags, hangs and stops.
 func TestStandby(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("starts two servers")
-	}
+	notShort(t)
 	p := pgtest.StartPair(t, openMigrated)
 	step := func(name string, test func(*testing.T, pgtest.Pair)) {
 		t.Run(name, func(t *testing.T) { test(t, p) })
@@ -243,9 +241,7 @@ func standbyLags(t *testing.T, p pgtest.Pair) {
 // TestStandby_OtherCluster: a server of another cluster is not read.
 func TestStandby_OtherCluster(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("makes a cluster")
-	}
+	notShort(t)
 	db := setup(t)
 	server := pgtest.StartOther(t)
 	for what, pool := range map[string]*pgxpool.Pool{"ours": db.Pool, "theirs": pools(t, server.URL(), 1)[0]} {
