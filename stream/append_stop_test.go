@@ -1,33 +1,65 @@
 package stream_test
 
 import (
-	"context"
 	"errors"
+	"fmt"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/tidewire/tidewire/internal/pg"
 	"github.com/tidewire/tidewire/internal/pgtest"
+	"github.com/tidewire/tidewire/internal/testkit"
+	"github.com/tidewire/tidewire/migrate"
 	"github.com/tidewire/tidewire/stream"
 )
+
+// progress counts answers, so that something can happen after a number of them.
+type progress struct {
+	n    atomic.Int64
+	more chan struct{}
+}
+
+func newProgress() *progress { return &progress{more: make(chan struct{}, 1)} }
+
+func (p *progress) add() {
+	p.n.Add(1)
+	pg.Signal(p.more)
+}
+
+// wait returns after so many more answers.
+func (p *progress) wait(t *testing.T, n int) {
+	t.Helper()
+	ctx := soon(t)
+	for until := p.n.Load() + int64(n); p.n.Load() < until; {
+		select {
+		case <-p.more:
+		case <-ctx.Done():
+			t.Errorf("no answer for a minute, want %d more", until-p.n.Load())
+			return
+		}
+	}
+}
 
 func TestAppender_StopAnswersWhatItAccepted(t *testing.T) {
 	t.Parallel()
 	db, s := ensure(t)
 	a, stop := start(t, db.Pool, s, stream.AppenderConfig{MaxBatch: 10})
-	var accepted, answered atomic.Int64
+	var accepted atomic.Int64
+	answered := newProgress()
 	var calling sync.WaitGroup
 	for range 10 {
 		calling.Go(func() {
 			for {
-				err := a.Submit(t.Context(), []stream.Message{{Payload: []byte("x")}}, func(_ stream.Appended, err error) {
+				err := a.Submit(t.Context(), messages("x"), func(_ stream.Appended, err error) {
 					if err != nil {
 						t.Error(err)
 					}
-					answered.Add(1)
+					answered.add()
 				})
 				if errors.Is(err, stream.ErrClosed) {
 					return
@@ -40,12 +72,12 @@ func TestAppender_StopAnswersWhatItAccepted(t *testing.T) {
 			}
 		})
 	}
-	time.Sleep(100 * time.Millisecond)
+	answered.wait(t, 100)
 	stop()
-	atReturn := answered.Load()
+	atReturn := answered.n.Load()
 	calling.Wait()
-	if accepted.Load() == 0 || accepted.Load() != atReturn {
-		t.Errorf("%d accepted, %d answered when Run returned", accepted.Load(), atReturn)
+	if accepted.Load() != atReturn {
+		t.Errorf("%d accepted, %d answered when Stop returned", accepted.Load(), atReturn)
 	}
 	if n := len(everything(t, s)); int64(n) != atReturn {
 		t.Errorf("%d stored, want %d", n, atReturn)
@@ -61,46 +93,9 @@ func TestAppender_StopAnswersWhatItAccepted(t *testing.T) {
 // block locks the stream's table until the end of the transaction.
 func block(t *testing.T, db pgtest.DB) pgx.Tx {
 	t.Helper()
-	lock, err := db.Pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { lock.Rollback(context.Background()) })
-	if _, err := lock.Exec(t.Context(), `LOCK TABLE tidewire.stream_1000 IN ACCESS EXCLUSIVE MODE`); err != nil {
-		t.Fatal(err)
-	}
+	lock := begin(t, db.Pool, "")
+	exec(t, lock, `LOCK TABLE tidewire.stream_1000 IN ACCESS EXCLUSIVE MODE`)
 	return lock
-}
-
-func TestAppender_FullWaitsAndObeysContext(t *testing.T) {
-	t.Parallel()
-	db, s := ensureOwn(t)
-	lock := block(t, db)
-	var stored atomic.Int64
-	a, stop := start(t, db.Pool, s, stream.AppenderConfig{MaxBatchBytes: 1 << 20})
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-	defer cancel()
-	accepted, most := 0, 2*16+1
-	var err error
-	for msgs := []stream.Message{{Payload: make([]byte, 64<<10)}}; err == nil && accepted <= most; accepted++ {
-		err = a.Submit(ctx, msgs, func(_ stream.Appended, err error) {
-			if err != nil {
-				t.Error(err)
-			}
-			stored.Add(1)
-		})
-	}
-	if !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("%d calls of 64 KiB into two batches of 1 MiB: %v, want the context's error", accepted, err)
-	}
-	accepted-- // the last one was not accepted
-	if err := lock.Rollback(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	stop()
-	if int(stored.Load()) != accepted {
-		t.Errorf("%d stored, %d accepted", stored.Load(), accepted)
-	}
 }
 
 func TestAppender_AbandonAnswersEverybody(t *testing.T) {
@@ -117,11 +112,76 @@ func TestAppender_AbandonAnswersEverybody(t *testing.T) {
 			}
 		})
 	}
-	time.Sleep(50 * time.Millisecond)
+	awaitLockWaiters(t, db, 1)
 	a.Abandon()
 	calling.Wait()
 	if _, err := a.Append(t.Context(), stream.Message{}); !errors.Is(err, stream.ErrClosed) {
 		t.Errorf("Append later: %v, want ErrClosed", err)
 	}
 	stop()
+}
+
+// benchPool is a pool on a migrated PostgreSQL with fsync.
+func benchPool(b *testing.B) *pgxpool.Pool {
+	b.Helper()
+	server := pgtest.Start(b)
+	pool, err := pg.Open(b.Context(), pg.PoolConfig{URL: server.URL()})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(pool.Close)
+	if _, err := migrate.Up(b.Context(), pool); err != nil {
+		b.Fatal(err)
+	}
+	return pool
+}
+
+// BenchmarkIdleAppenders measures the heap and stack memory of a stream that is open and
+// idle since its last append.
+func BenchmarkIdleAppenders(b *testing.B) {
+	pool := benchPool(b)
+	const streams = 2000
+	names := make([]string, streams)
+	for i := range names {
+		names[i] = fmt.Sprint("stream-", i)
+		if _, err := stream.Ensure(b.Context(), pool, names[i], stream.Options{}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for b.Loop() {
+		before := memory()
+		found, err := stream.LookupAll(b.Context(), pool, names)
+		if err != nil {
+			b.Fatal(err)
+		}
+		appenders := make([]*stream.PartitionedAppender, streams)
+		var appending sync.WaitGroup
+		for i, name := range names {
+			a := stream.NewPartitionedAppender(pool, found[name], stream.PartitionedConfig{})
+			a.Start()
+			appenders[i] = a
+			appending.Go(func() {
+				if _, err := a.Append(b.Context(), stream.Message{Payload: make([]byte, 256)}); err != nil {
+					b.Error(err)
+				}
+			})
+		}
+		appending.Wait()
+		testkit.Eventually(b, "their goroutines end", func() bool { return runtime.NumGoroutine() < streams })
+		after := memory()
+		b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/streams, "heap-B/stream")
+		b.ReportMetric(float64(after.StackInuse)/streams-float64(before.StackInuse)/streams, "stack-B/stream")
+		for _, a := range appenders {
+			a.Stop()
+		}
+	}
+}
+
+// memory returns the memory in use after garbage collection.
+func memory() (m runtime.MemStats) {
+	for range 3 {
+		runtime.GC()
+	}
+	runtime.ReadMemStats(&m)
+	return m
 }

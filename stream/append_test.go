@@ -2,6 +2,7 @@ package stream_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -86,10 +87,7 @@ func TestAppender_MethodsStoreTheSame(t *testing.T) {
 		{6, new("last"), nil, []byte("end")},
 	}
 	for name, method := range bothMethods {
-		s, err := stream.Ensure(t.Context(), db.Pool, name, stream.Options{Keyed: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := ensureWith(t, db.Pool, name, stream.Options{Keyed: true})
 		a := run(t, db.Pool, s, stream.AppenderConfig{Writer: stream.WriterConfig{Method: method}})
 		if first := mustAppend(t, a, msgs...); first != 1 {
 			t.Errorf("%s: first position %d", name, first)
@@ -216,9 +214,7 @@ func TestAppender_RefusesOnlyWhatPostgreSQLDoes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			db, s := ensureOwn(t)
-			if _, err := db.Pool.Exec(t.Context(), `ALTER TABLE tidewire.stream_1000 ADD CHECK (payload <> 'bad')`); err != nil {
-				t.Fatal(err)
-			}
+			exec(t, db.Pool, `ALTER TABLE tidewire.stream_1000 ADD CHECK (payload <> 'bad')`)
 			a := stream.NewAppender(db.Pool, s, stream.AppenderConfig{Writer: stream.WriterConfig{Method: method}})
 			positions := make(map[string]int64)
 			var refused, last int64
@@ -262,42 +258,66 @@ func TestAppender_RefusesOnlyWhatPostgreSQLDoes(t *testing.T) {
 	}
 }
 
-// TestAppender_ManyOnFewConnections runs many more Appenders than the pool has
-// connections, two of which wait for locks held by another transaction.
+// TestAppender_ManyOnFewConnections runs many more Appenders than the pool has connections. Streams whose locks another
+// transaction holds delay no other stream, whether there are connections to wait on or not.
 func TestAppender_ManyOnFewConnections(t *testing.T) {
 	t.Parallel()
-	db := setup(t)
-	pool := smallPool(t, db, 8)
-	var calling, waiting sync.WaitGroup
-	locks := make([]pgx.Tx, 2)
-	for n := range 40 {
-		s, err := stream.Ensure(t.Context(), db.Pool, fmt.Sprint("room ", n), stream.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		running := &calling
-		if n < len(locks) {
-			locks[n], running = begin(t, db.Pool, pgx.ReadCommitted), &waiting
-			if err := s.AppendTx(t.Context(), locks[n], messages("first")...); err != nil {
-				t.Fatal(err)
-			}
-			exec(t, locks[n], `SET CONSTRAINTS ALL IMMEDIATE`) // takes the lock
-		}
-		a := run(t, pool, s, stream.AppenderConfig{})
-		running.Go(func() {
-			for i := range 20 {
-				if _, err := a.Append(t.Context(), messages(fmt.Sprint(i))...); err != nil {
-					t.Errorf("stream %d: %v", n, err)
+	for conns, c := range map[int32]struct{ streams, locked, calls int }{2: {6, 2, 10}, 8: {40, 30, 3}} {
+		t.Run(fmt.Sprint(conns), func(t *testing.T) {
+			t.Parallel()
+			db := setup(t)
+			pool := smallPool(t, db, conns)
+			tx := begin(t, db.Pool, pgx.ReadCommitted)
+			var calling, waiting sync.WaitGroup
+			for n := range c.streams {
+				s := ensureWith(t, db.Pool, fmt.Sprint("room ", n), stream.Options{})
+				running := &calling
+				if n < c.locked {
+					running = &waiting
+					exec(t, tx, `SELECT pg_advisory_xact_lock(1953064037, $1)`, s.ID())
 				}
+				a := run(t, pool, s, stream.AppenderConfig{Writer: stream.WriterConfig{LockTimeout: time.Minute}})
+				running.Go(func() {
+					for i := range c.calls {
+						if _, err := a.Append(t.Context(), messages(fmt.Sprint(i))...); err != nil {
+							t.Errorf("stream %d: %v", n, err)
+						}
+					}
+					if n := len(everything(t, s)); n != c.calls {
+						t.Errorf("%d messages stored, want %d", n, c.calls)
+					}
+				})
 			}
-			if n := len(everything(t, s)); n < 20 {
-				t.Errorf("%d messages stored, want 20", n)
+			calling.Wait()
+			commitTx(t, tx)
+			waiting.Wait()
+		})
+	}
+}
+
+// TestAppender_FarNodeGetsItsTurn lets another node write as fast as it can: the head known to the first node is outdated whenever it
+// writes.
+func TestAppender_FarNodeGetsItsTurn(t *testing.T) {
+	t.Parallel()
+	db, s := ensure(t)
+	near := run(t, db.Pool, s, stream.AppenderConfig{})
+	loading, enough := context.WithCancel(soon(t))
+	var calling sync.WaitGroup
+	for range 20 {
+		calling.Go(func() {
+			for loading.Err() == nil {
+				if _, err := near.Append(loading, stream.Message{}); err != nil && loading.Err() == nil {
+					t.Error(err)
+				}
 			}
 		})
 	}
-	calling.Wait()
-	for _, tx := range locks {
-		commitTx(t, tx)
+	far := run(t, pools(t, db.URL, 1)[0], s, stream.AppenderConfig{Writer: stream.WriterConfig{Method: stream.Copy}})
+	for n := range 10 {
+		if _, err := far.Append(soon(t), stream.Message{}); err != nil {
+			t.Fatalf("append %d: %v", n, err)
+		}
 	}
-	waiting.Wait()
+	enough()
+	calling.Wait()
 }

@@ -1,9 +1,11 @@
 package stream_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -14,18 +16,33 @@ import (
 
 	"github.com/tidewire/tidewire/internal/pg"
 	"github.com/tidewire/tidewire/internal/pgtest"
+	"github.com/tidewire/tidewire/internal/testkit"
 	"github.com/tidewire/tidewire/stream"
 )
+
+// refuse makes PostgreSQL reject rows of a table.
+func refuse(t *testing.T, db pgtest.DB, table, when string) {
+	t.Helper()
+	exec(t, db.Pool, `CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'no'; END $$`)
+	exec(t, db.Pool, `CREATE TRIGGER refuse BEFORE INSERT ON tidewire.`+table+` FOR EACH ROW WHEN (`+when+`) EXECUTE FUNCTION refuse()`)
+}
+
+// latch makes inserts into a stream with its own tables wait until it is opened.
+func latch(t *testing.T, db pgtest.DB, s *stream.Stream) (open func()) {
+	t.Helper()
+	exec(t, db.Pool, `CREATE TABLE public.latch (open boolean)`)
+	exec(t, db.Pool, `CREATE FUNCTION public.hold() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+		WHILE NOT EXISTS (SELECT FROM public.latch) LOOP PERFORM pg_sleep(0.01); END LOOP; RETURN NEW; END $$`)
+	exec(t, db.Pool, fmt.Sprintf(`CREATE TRIGGER hold BEFORE INSERT ON tidewire.stream_%d FOR EACH ROW EXECUTE FUNCTION public.hold()`, s.ID()))
+	return func() { exec(t, db.Pool, `INSERT INTO public.latch VALUES (true)`) }
+}
 
 // several creates n streams, every second one with its own tables, and an Appender for
 // each, which writes through the pool.
 func several(t *testing.T, db pgtest.DB, pool *pgxpool.Pool, n int) (streams []*stream.Stream, appenders []*stream.Appender) {
 	t.Helper()
 	for i := range n {
-		s, err := stream.Ensure(t.Context(), db.Pool, fmt.Sprint("stream-", i), stream.Options{OwnTables: i%2 == 1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := ensureWith(t, db.Pool, fmt.Sprint("stream-", i), stream.Options{OwnTables: i%2 == 1})
 		streams = append(streams, s)
 		appenders = append(appenders, run(t, pool, s, stream.AppenderConfig{Writer: stream.WriterConfig{LockTimeout: time.Minute}})) // as long as a test holds locks
 	}
@@ -85,13 +102,9 @@ func submitAll(t *testing.T, appenders []*stream.Appender, payload string) *answ
 }
 
 // together returns the largest number of streams in one transaction.
-func together(t *testing.T, db pgtest.DB) (most int) {
+func together(t *testing.T, db pgtest.DB) int {
 	t.Helper()
-	err := db.Pool.QueryRow(t.Context(), `SELECT coalesce(max((SELECT count(*) FROM unnest(firsts) AS f WHERE f > 0)), 0) FROM tidewire.batch`).Scan(&most)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return most
+	return value[int](t, db.Pool, `SELECT coalesce(max((SELECT count(*) FROM unnest(firsts) AS f WHERE f > 0)), 0) FROM tidewire.batch`)
 }
 
 // TestAppenders_ShareATransaction makes 20 streams store a message each, repeatedly,
@@ -103,7 +116,7 @@ func TestAppenders_ShareATransaction(t *testing.T) {
 	pool := smallPool(t, db, 8)
 	streams, appenders := several(t, db, pool, 20)
 	rounds := int64(0)
-	await(t, "19 streams to share a transaction", func() bool {
+	testkit.Eventually(t, "19 streams to share a transaction", func() bool {
 		rounds++
 		giveBack := occupySessions(t, pool)
 		all := submitAll(t, appenders, "one")
@@ -121,74 +134,54 @@ func TestAppenders_ShareATransaction(t *testing.T) {
 	}
 }
 
-// TestAppenders_OneIsRefused: PostgreSQL rejects the batch of one stream.
+// TestAppenders_OneIsRefused: PostgreSQL rejects the batch of one stream, and the record of one stream's request. The others are stored.
 func TestAppenders_OneIsRefused(t *testing.T) {
 	t.Parallel()
 	db := setup(t)
 	pool := smallPool(t, db, 8)
 	streams, appenders := several(t, db, pool, 10)
 	exec(t, db.Pool, fmt.Sprintf(`ALTER TABLE tidewire.stream_%d ADD CHECK (payload <> 'one')`, streams[5].ID()))
+	refuse(t, db, "shared_request_0", `new.client = 'bad'`)
 	giveBack := occupySessions(t, pool)
 	all := submitAll(t, appenders, "one")
+	errs := make([]error, len(appenders))
+	var requests sync.WaitGroup
+	for i := 0; i < len(appenders); i += 2 { // those that share tables
+		requests.Add(1)
+		id := stream.RequestID{Client: "good"}
+		if i == 8 {
+			id.Client = "bad"
+		}
+		if err := appenders[i].SubmitAs(t.Context(), id, messages("two"), func(_ stream.Appended, err error) { errs[i] = err; requests.Done() }); err != nil {
+			t.Fatal(err)
+		}
+	}
 	giveBack()
 	all.Wait()
+	requests.Wait()
 	for i, s := range streams {
+		want := "one"
+		if i%2 == 0 && i != 8 {
+			want = "one, two"
+		}
 		if i == 5 {
-			if all.errs[i] == nil || errors.Is(all.errs[i], stream.ErrOutcomeUnknown) {
-				t.Errorf("the refused message: %v", all.errs[i])
-			}
-			wantStored(t, s, "")
-			continue
+			want = ""
 		}
-		if all.errs[i] != nil {
-			t.Errorf("stream %d: %v", i, all.errs[i])
-		}
-		wantStored(t, s, "one")
-		wantAt(t, s, all.firsts[i], "one")
-	}
-}
-
-// TestAppenders_SomeAreLocked: another transaction holds the locks of three streams,
-// one of which is dropped meanwhile.
-func TestAppenders_SomeAreLocked(t *testing.T) {
-	t.Parallel()
-	db := setup(t)
-	pool := smallPool(t, db, 8)
-	streams, appenders := several(t, db, pool, 10)
-	tx := begin(t, db.Pool, pgx.ReadCommitted)
-	for _, n := range []int{0, 3, 4} {
-		exec(t, tx, `SELECT pg_advisory_xact_lock(1953064037, $1)`, streams[n].ID())
-	}
-	free := append(append([]*stream.Appender{}, appenders[1:3]...), appenders[5:]...)
-	kept := submitAll(t, []*stream.Appender{appenders[0], appenders[3], appenders[4]}, "one")
-	for range 5 {
-		all := submitAll(t, free, "one")
-		all.Wait()
-		for i, err := range all.errs {
-			if err != nil {
-				t.Errorf("%d of those that are free: %v", i, err)
+		wantStored(t, s, want)
+		for what, err := range map[string]error{"message": all.errs[i], "request": errs[i]} {
+			if refused := i == 5 && what == "message" || i == 8 && what == "request"; refused != (err != nil) || errors.Is(err, stream.ErrOutcomeUnknown) {
+				t.Errorf("stream %d, %s: %v", i, what, err)
 			}
 		}
 	}
-	exec(t, tx, `DELETE FROM tidewire.stream WHERE id = $1`, streams[4].ID())
-	exec(t, tx, `SELECT tidewire.drop_stream_tables($1)`, streams[4].ID())
-	if err := tx.Commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	kept.Wait()
-	if kept.errs[0] != nil || kept.errs[1] != nil || !errors.Is(kept.errs[2], stream.ErrNotFound) {
-		t.Errorf("those that were locked: %v, want none, none, and that the stream is not found", kept.errs)
-	}
-	wantStored(t, streams[3], "one")
 }
 
-// TestAppenders_KeepTheirOrder submits calls of all sizes to several streams at once.
-// Independent of how they are written, the calls of one stream are stored and called
-// back in the order in which they were submitted.
+// TestAppenders_KeepTheirOrder submits calls of all sizes to several streams at once. Independent of how they are written, the calls of
+// one stream are stored and called back in the order in which they were submitted.
 func TestAppenders_KeepTheirOrder(t *testing.T) {
 	t.Parallel()
 	db := setup(t)
-	const calls = 150
+	const calls = 60
 	streams, appenders := several(t, db, smallPool(t, db, 8), 6)
 	var submitting sync.WaitGroup
 	for i, a := range appenders {
@@ -201,28 +194,19 @@ func TestAppenders_KeepTheirOrder(t *testing.T) {
 				if random.IntN(20) == 0 {
 					size = 300 // too many to be written with others
 				}
-				msgs := messages(strings.Split(strings.Repeat(fmt.Sprint(n, " "), size-1)+fmt.Sprint(n), " ")...)
-				pause := time.Duration(0)
-				if random.IntN(15) == 0 {
-					pause = time.Duration(random.IntN(20)) * time.Millisecond
-				}
+				msgs := messages(slices.Repeat([]string{fmt.Sprint(n)}, size)...)
 				waiting.Add(1)
 				err := a.Submit(t.Context(), msgs, func(at stream.Appended, err error) {
-					first := at.First
 					defer waiting.Done()
-					if err != nil || first <= last {
-						t.Errorf("stream %d, call %d: position %d after %d, %v", i, n, first, last, err)
+					if err != nil || at.First <= last {
+						t.Errorf("stream %d, call %d: position %d after %d, %v", i, n, at.First, last, err)
 					}
-					last = first
-					time.Sleep(pause)
+					last = at.First
 				})
 				if err != nil {
 					t.Error(err)
 				}
-				if random.IntN(4) == 0 {
-					time.Sleep(time.Duration(random.IntN(3)) * time.Millisecond)
-				}
-				if random.IntN(10) == 0 {
+				if random.IntN(6) == 0 {
 					waiting.Wait()
 				}
 			}
@@ -246,34 +230,6 @@ func TestAppenders_KeepTheirOrder(t *testing.T) {
 	}
 	if together(t, db) < 2 {
 		t.Error("no two streams have shared a transaction")
-	}
-}
-
-// TestAppenders_Requests: requests that share a round with others are stored once,
-// whichever process repeats them.
-func TestAppenders_Requests(t *testing.T) {
-	t.Parallel()
-	db := setup(t)
-	streams, appenders := several(t, db, smallPool(t, db, 8), 6)
-	for range 3 {
-		var appending sync.WaitGroup
-		for i, a := range appenders {
-			for n := range 10 {
-				appending.Go(func() {
-					p := stream.RequestID{Client: "p", Sequence: int64(n / 2)} // each twice
-					stored, err := a.AppendAs(t.Context(), p, messages(fmt.Sprint(n/2), "and")...)
-					if err != nil || stored.Count() != 2 {
-						t.Errorf("stream %d: %+v, %v", i, stored, err)
-					}
-				})
-			}
-		}
-		appending.Wait()
-	}
-	for i, s := range streams {
-		if n := len(everything(t, s)); n != 10 {
-			t.Errorf("stream %d: %d messages, want 10", i, n)
-		}
 	}
 }
 
@@ -305,20 +261,98 @@ func TestSettleTogether(t *testing.T) {
 		exec(t, tx, send, number, s.ID())
 		got := make(chan []int64)
 		go func() { got <- settle(number) }()
-		await(t, "the question to wait", func() bool {
-			var n int
-			err := db.Pool.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'transactionid'`).Scan(&n)
-			return err == nil && n == 1
+		testkit.Eventually(t, "the question to wait", func() bool {
+			return value[int](t, db.Pool, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'transactionid'`) == 1
 		})
 		if commit {
-			if err := tx.Commit(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			commitTx(t, tx)
 		} else {
 			tx.Rollback(t.Context())
 		}
 		if firsts := <-got; (firsts != nil) != commit {
 			t.Errorf("committed: %t, and the answer is %v", commit, firsts)
+		}
+	}
+}
+
+// TestAppenders_SessionsEnd repeatedly terminates sessions that write.
+func TestAppenders_SessionsEnd(t *testing.T) {
+	t.Parallel()
+	db := setup(t)
+	streams, appenders := several(t, db, smallPool(t, db, 8), 6)
+	answers, over := newProgress(), make(chan struct{})
+	var ending, appending sync.WaitGroup
+	ending.Go(func() {
+		for n := range 4 {
+			answers.wait(t, 4+3*n)
+			exec(t, db.Pool, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+				WHERE datname = current_database() AND application_name = 'tidewire writer' AND pid <> pg_backend_pid()`)
+		}
+		close(over)
+	})
+	for i, a := range appenders {
+		appending.Go(func() {
+			for n := 0; ; n++ {
+				select {
+				case <-over:
+					return
+				default:
+				}
+				if _, err := a.Append(context.Background(), messages(fmt.Sprint(n))...); err != nil {
+					t.Errorf("stream %d: %v", i, err)
+				}
+				answers.add()
+			}
+		})
+	}
+	appending.Wait()
+	ending.Wait()
+	for i, s := range streams {
+		for n, m := range everything(t, s) {
+			if string(m.Payload) != fmt.Sprint(n) {
+				t.Fatalf("stream %d: message %d is %s", i, n, m.Payload)
+			}
+		}
+	}
+}
+
+// TestAppendTogether_Heads stores batches with heads that are unknown, right, outdated, or unknown to
+// the standby that took over: each batch continues at the end of its stream, whatever head the caller
+// gives.
+func TestAppendTogether_Heads(t *testing.T) {
+	t.Parallel()
+	db, a := ensure(t)
+	b := ensureNamed(t, db.Pool, "b", false)
+	own := ensureNamed(t, db.Pool, "own", true)
+	const send = `SELECT firsts FROM tidewire.append_together(7, $1, $2, $3, $4, $5,
+		array_fill('x'::text::bytea, ARRAY[cardinality($5::int[])]), array_fill(NULL::text, ARRAY[cardinality($5::int[])]), array_fill(NULL::jsonb, ARRAY[cardinality($5::int[])]),
+		ARRAY[0, 0, 0], '{}', '{}', '{}', '{}')`
+	ends := []int64{0, 0, 0}
+	for n, heads := range [][]int64{{0, 0, 0}, {1, 2, 3}, {0, 0, 0}, {1, 1, 1}, {100, 100, 100}, {5, 10, 15}} {
+		t.Run(fmt.Sprint(n, heads), func(t *testing.T) {
+			sizes, batches := []int32{1, 2, 3}, []int32{1, 2, 2, 3, 3, 3}
+			if n%2 == 1 { // a row for each batch
+				sizes, batches = []int32{1, 1, 1}, []int32{1, 2, 3}
+			}
+			var firsts []int64
+			ids := []int32{a.ID(), b.ID(), own.ID()}
+			if err := db.Pool.QueryRow(t.Context(), send, n+1, ids, heads, sizes, batches).Scan(&firsts); err != nil {
+				t.Fatal(err)
+			}
+			var want []int64
+			for i := range ends {
+				want = append(want, ends[i]+1)
+				ends[i] += int64(sizes[i])
+			}
+			if !slices.Equal(firsts, want) {
+				t.Errorf("at %d, want %d", firsts, want)
+			}
+		})
+	}
+	for i, s := range []*stream.Stream{a, b, own} {
+		all := everything(t, s)
+		if n := len(all); int64(n) != ends[i] || all[n-1].Position != ends[i] {
+			t.Errorf("stream %d: %d messages, the last at %d, want %d", i, n, all[n-1].Position, ends[i])
 		}
 	}
 }

@@ -1,14 +1,14 @@
 package stream_test
 
 import (
-	"context"
+	"errors"
 	osexec "os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -42,41 +42,35 @@ func program(t *testing.T, db pgtest.DB, name string) string {
 	return ""
 }
 
-// TestBackup makes a pg_dump wait, with its snapshot, for a lock of another
-// transaction, while offsets and records are rotated, and restores the dump.
+// TestBackup makes a pg_dump wait, with its snapshot, for a lock of another transaction, while offsets and records are rotated, and retention
+// drops messages; and restores the dump. Retention continues after it.
 func TestBackup(t *testing.T) {
 	t.Parallel()
-	ensureBoth(t, backup)
-}
-
-func backup(t *testing.T, db pgtest.DB, s *stream.Stream) {
+	notShort(t)
+	db := setup(t)
 	dump, restore := program(t, db, "pg_dump"), program(t, db, "pg_restore")
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
-	defer cancel()
-	a := run(t, db.Pool, s, stream.AppenderConfig{})
-	request := stream.RequestID{Client: "p", Sequence: 1}
-	stored, err := a.AppendAs(ctx, request, stream.Message{Payload: []byte("once")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	mustAppend(t, a, stream.Message{Payload: []byte("two")})
+	ctx := soon(t)
 	gs, stopGroups := runGroups(t, db.Pool, stream.GroupsConfig{RotateRows: 300})
+	request := stream.RequestID{Client: "p", Sequence: 1}
 	offsets := map[string]int64{"none": 0, "one": 1, "two": 2}
-	for name, offset := range offsets {
-		if _, err := openGroup(t, gs, s, name).Commit(ctx, offset); err != nil {
-			t.Fatal(err)
+	var streams []*stream.Stream
+	for name, opts := range storages {
+		s := ensureWith(t, db.Pool, name, opts)
+		streams = append(streams, s)
+		a := run(t, db.Pool, s, stream.AppenderConfig{})
+		mustAppendAs(t, a, request, "once")
+		mustAppend(t, a, messages("two")...)
+		for name, offset := range offsets {
+			if _, err := openGroup(t, gs, s, name).Commit(ctx, offset); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
-
+	dropped := ensureNamed(t, db.Pool, "dropped", true)
+	mustAppend(t, run(t, db.Pool, dropped, stream.AppenderConfig{}), messages("x")...)
 	exec(t, db.Pool, `CREATE TABLE application (id int)`)
-	ddl, err := db.Pool.Begin(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ddl.Rollback(context.Background())
-	if _, err := ddl.Exec(ctx, `ALTER TABLE application ADD COLUMN more int`); err != nil {
-		t.Fatal(err)
-	}
+	ddl := begin(t, db.Pool, "")
+	exec(t, ddl, `ALTER TABLE application ADD COLUMN more int`)
 	file := filepath.Join(t.TempDir(), "dump")
 	dumped := make(chan error, 1)
 	go func() {
@@ -86,99 +80,58 @@ func backup(t *testing.T, db pgtest.DB, s *stream.Stream) {
 		}
 		dumped <- err
 	}()
-	await(t, "the dump to wait", func() bool {
-		var waits bool
-		err := db.Pool.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND relation = 'application'::regclass)`).Scan(&waits)
-		return err == nil && waits
-	})
+	awaitLockWaiters(t, db, 1)
 
-	reach(t, db.Pool, s)
-	busy := openGroup(t, gs, s, "busy")
-	for n, rotated := int64(1), false; !rotated; n++ {
+	alter(t, db.Pool, dropped, stream.Retention{MaxAge: oldAge})
+	for range 3 {
+		keepOnce(t, db.Pool)
+	}
+	if info := inspect(t, dropped); info.Oldest != 1 {
+		t.Errorf("beside a dump the oldest became %d", info.Oldest)
+	}
+	reach(t, db.Pool, streams[0])
+	busy := openGroup(t, gs, streams[0], "busy")
+	for n, before := int64(1), currentTable(t, db); n%20 > 0 || currentTable(t, db) == before; n++ {
 		if _, err := busy.Commit(ctx, n); err != nil {
 			t.Fatal(err)
-		}
-		if n%100 == 0 {
-			if err := db.Pool.QueryRow(ctx, `SELECT current = 1 FROM tidewire.group_rotation`).Scan(&rotated); err != nil {
-				t.Fatal(err)
-			}
 		}
 	}
 	stopGroups() // the table that is not in use has been cleared
 	exec(t, db.Pool, `SELECT tidewire.clear_offsets()`)
 	for range 2 {
-		exec(t, db.Pool, `UPDATE tidewire.request_window SET since = since - interval '1 day'`)
-		exec(t, db.Pool, `SELECT tidewire.fold_requests($1, '1 hour')`, s.ID())
-		exec(t, db.Pool, `SELECT tidewire.swap_requests($1, '1 hour')`, s.ID())
-		exec(t, db.Pool, agedSharedSQL, 2*stream.KeepRequests)
-		if err := stream.RotateRequests(ctx, db.Pool, s); err != nil {
-			t.Fatal(err)
+		for _, s := range streams {
+			exec(t, db.Pool, agedSQL, 2*stream.KeepRequests)
+			exec(t, db.Pool, agedSharedSQL, 2*stream.KeepRequests)
+			if err := stream.RotateRequests(ctx, db.Pool, lookUp(t, db.Pool, s.Name())); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
-	if err := ddl.Commit(ctx); err != nil {
-		t.Fatal(err)
-	}
+	commitTx(t, ddl)
 	if err := <-dumped; err != nil {
 		t.Fatalf("pg_dump: %v", err)
 	}
+	keep(t, db.Pool)
+	waitInfo(t, dropped, "messages are dropped after the dump", func(i stream.Info) bool { return i.Oldest > 1 })
 
 	other := pgtest.Open(t)
 	if out, err := osexec.CommandContext(ctx, restore, "-d", other.URL, file).CombinedOutput(); err != nil {
 		t.Fatalf("pg_restore: %v\n%s", err, out)
 	}
-	restored, err := stream.Lookup(ctx, other.Pool, s.Name())
-	if err != nil {
-		t.Fatal(err)
-	}
-	groups, err := restored.Groups(ctx)
-	if err != nil || len(groups) != len(offsets) {
-		t.Errorf("%d groups, %v, want %d", len(groups), err, len(offsets))
-	}
-	for _, g := range groups {
-		if g.Offset != offsets[g.Name] {
-			t.Errorf("group %q is at %d, want %d", g.Name, g.Offset, offsets[g.Name])
+	for name := range storages {
+		restored := lookUp(t, other.Pool, name)
+		groups, err := restored.Groups(ctx)
+		if err != nil || len(groups) != len(offsets) {
+			t.Errorf("%s: %d groups, %v, want %d", name, len(groups), err, len(offsets))
 		}
-	}
-	b := run(t, other.Pool, restored, stream.AppenderConfig{})
-	if again, err := b.AppendAs(ctx, request, stream.Message{Payload: []byte("once")}); err != nil || again.First != stored.First || !again.Duplicate {
-		t.Errorf("the request once more: %+v, %v, want %+v as at first", again, err, stored)
-	}
-	if msgs, err := restored.Read(ctx, 0, 10); err != nil || len(msgs) != 2 {
-		t.Errorf("%d messages, %v, want 2", len(msgs), err)
-	}
-}
-
-// TestRetentionWorker_WaitsForDumps: a segment that a dump has not locked yet is not
-// dropped.
-func TestRetentionWorker_WaitsForDumps(t *testing.T) {
-	t.Parallel()
-	db, s := ensureOwn(t)
-	exec(t, db.Pool, `SELECT tidewire.take_positions($1, 'tidewire.stream_1000_position_seq', 30000, 1, 1)`, s.ID())
-	exec(t, db.Pool, `INSERT INTO tidewire.stream_1000 (position, payload) SELECT n, 'x' FROM generate_series(1, 30000) AS n`)
-	cfg, err := pgx.ParseConfig(db.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cfg.RuntimeParams["application_name"] = "pg_dump"
-	dump, err := pgx.ConnectConfig(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer dump.Close(context.Background())
-	drop := func() (dropped int) {
-		t.Helper()
-		if err := db.Pool.QueryRow(t.Context(), `SELECT tidewire.drop_segments($1, 16384)`, s.ID()).Scan(&dropped); err != nil {
-			t.Fatal(err)
+		for _, g := range groups {
+			if g.Offset != offsets[g.Name] {
+				t.Errorf("%s: group %q is at %d, want %d", name, g.Name, g.Offset, offsets[g.Name])
+			}
 		}
-		return dropped
+		wantRequest(t, run(t, other.Pool, restored, stream.AppenderConfig{}), request, stream.Appended{First: 1, Last: 1})
+		wantStored(t, restored, "once, two")
 	}
-	if n := drop(); n != 0 {
-		t.Errorf("%d segments dropped beside a dump", n)
-	}
-	if err := dump.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	await(t, "the drop", func() bool { return drop() > 0 })
 }
 
 // TestPublication: a publication of all tables does not block anything.
@@ -198,47 +151,88 @@ WHERE c.relkind IN ('r', 'p') AND (n.nspname = 'tidewire' OR c.relname = 'messag
 	}
 }
 
-// TestRetentionWorker_BesidePgDump: a pg_dump that waits for another transaction's lock, and
-// has not locked the segments in its snapshot yet, succeeds beside retention; retention
-// continues after it.
-func TestRetentionWorker_BesidePgDump(t *testing.T) {
+func TestDrop_TakesAllAndFreesTheName(t *testing.T) {
 	t.Parallel()
-	db, s := ensureOwn(t)
-	dump := program(t, db, "pg_dump")
-	ctx := soon(t)
-	exec(t, db.Pool, `SELECT tidewire.take_positions($1, 'tidewire.stream_1000_position_seq', 30000, 1, 1)`, s.ID())
-	exec(t, db.Pool, `INSERT INTO tidewire.stream_1000 (position, payload) SELECT n, 'x' FROM generate_series(1, 30000) AS n`)
-	before := inspect(t, s)
-	// pg_dump locks in the order of names: it comes to these before the segments.
-	ddl := begin(t, db.Pool, pgx.ReadCommitted)
-	defer ddl.Rollback(context.Background())
-	exec(t, ddl, `ALTER TABLE tidewire.group_rotation ADD COLUMN more int`)
-	dumped := make(chan error, 1)
-	file := filepath.Join(t.TempDir(), "dump")
-	go func() {
-		out, err := osexec.CommandContext(ctx, dump, "-Fc", "-f", file, db.URL).CombinedOutput()
-		if err != nil {
-			t.Logf("%s", out)
-		}
-		dumped <- err
-	}()
-	await(t, "the dump to wait", func() bool {
-		var waits bool
-		err := db.Pool.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND relation = 'tidewire.group_rotation'::regclass)`).Scan(&waits)
-		return err == nil && waits
-	})
-	alter(t, db.Pool, s, stream.Retention{MaxAge: time.Millisecond})
-	pool, looks := countingPool(t, db.URL, "tidewire.drop_expired")
-	keep(t, pool)
-	await(t, "attempts to drop", func() bool { return looks.count.Load() >= 5 })
-	if info := inspect(t, s); info.Oldest != before.Oldest {
-		t.Errorf("beside a dump the oldest became %d", info.Oldest)
-	}
-	if err := ddl.Rollback(ctx); err != nil {
+	db, s := ensure(t)
+	a := run(t, db.Pool, s, stream.AppenderConfig{})
+	mustAppend(t, a, stream.Message{Payload: []byte("gone")})
+	if err := stream.Drop(t.Context(), db.Pool, "orders"); err != nil {
 		t.Fatal(err)
 	}
-	if err := <-dumped; err != nil {
-		t.Errorf("pg_dump: %v", err)
+	if err := stream.Drop(t.Context(), db.Pool, "orders"); !errors.Is(err, stream.ErrNotFound) {
+		t.Errorf("Drop again: %v, want ErrNotFound", err)
 	}
-	waitInfo(t, s, "not dropped after the dump", func(i stream.Info) bool { return i.Oldest > 16384 })
+	if _, err := s.Read(t.Context(), 0, 10); !errors.Is(err, stream.ErrNotFound) {
+		t.Errorf("Read: %v, want ErrNotFound", err)
+	}
+	if _, err := s.Head(t.Context()); !errors.Is(err, stream.ErrNotFound) {
+		t.Errorf("Head: %v, want ErrNotFound", err)
+	}
+	fresh := ensureWith(t, db.Pool, "orders", stream.Options{})
+	if _, err := a.Append(t.Context(), stream.Message{}); !errors.Is(err, stream.ErrNotFound) {
+		t.Errorf("Append to the dropped one: %v, want ErrNotFound", err)
+	}
+	if head, err := fresh.Head(t.Context()); head != 0 || err != nil || fresh.ID() == s.ID() {
+		t.Errorf("new stream of the name: id %d, head %d, %v", fresh.ID(), head, err)
+	}
+	if sequences := value[int](t, db.Pool, `SELECT count(*) FROM pg_class WHERE relname LIKE 'stream\_1000\_%'`); sequences != 0 {
+		t.Errorf("%d relations of the dropped stream are left", sequences)
+	}
+}
+
+// TestDrop_UnderLoad drops a stream with many appends: each append is stored before
+// the drop, or gets ErrNotFound.
+func TestDrop_UnderLoad(t *testing.T) {
+	t.Parallel()
+	db, s := ensure(t)
+	var calling sync.WaitGroup
+	stored := newProgress()
+	for _, pool := range pools(t, db.URL, 3) {
+		a := run(t, pool, s, stream.AppenderConfig{})
+		for range 4 {
+			calling.Go(func() {
+				for {
+					if _, err := a.Append(t.Context(), stream.Message{Payload: []byte("x")}); errors.Is(err, stream.ErrNotFound) {
+						return
+					} else if err != nil {
+						t.Error(err)
+						return
+					}
+					stored.add()
+				}
+			})
+		}
+	}
+	stored.wait(t, 100)
+	if err := stream.Drop(t.Context(), db.Pool, "orders"); err != nil {
+		t.Error(err)
+	}
+	calling.Wait()
+}
+
+// TestDrop_DoesNotBlockWritersBesideALongReader: a waiting lock request blocks all
+// later ones (lock queue), so Drop must not wait.
+func TestDrop_DoesNotBlockWritersBesideALongReader(t *testing.T) {
+	t.Parallel()
+	db, s := ensureOwn(t)
+	a := run(t, db.Pool, s, stream.AppenderConfig{})
+	mustAppend(t, a, stream.Message{})
+	reader := begin(t, db.Pool, "")
+	exec(t, reader, `LOCK TABLE tidewire.stream_1000 IN ACCESS SHARE MODE`)
+	pool, drops := countingPool(t, db.URL, "tidewire.drop_stream")
+	var dropping sync.WaitGroup
+	dropping.Go(func() {
+		if err := stream.Drop(t.Context(), pool, "orders"); err != nil {
+			t.Error(err)
+		}
+	})
+	// An append that waited for the drop would also wait for the reader, and so forever.
+	ctx := soon(t)
+	for n := 0; n < 20 || drops.count.Load() < 3; n++ {
+		if _, err := a.Append(ctx, stream.Message{}); err != nil {
+			t.Fatalf("append beside a drop that waits: %v", err)
+		}
+	}
+	rollBack(t, reader)
+	dropping.Wait()
 }

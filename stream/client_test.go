@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tidewire/tidewire/internal/pgtest"
+	"github.com/tidewire/tidewire/internal/testkit"
 	"github.com/tidewire/tidewire/migrate"
 	"github.com/tidewire/tidewire/stream"
 )
@@ -161,10 +162,8 @@ func TestClient_CloseGivesUp(t *testing.T) {
 		_, err := s.Append(t.Context(), stream.Message{})
 		appended <- err
 	}()
-	await(t, "the append waits", func() bool {
-		var waits bool
-		err := db.Pool.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND objid = $1 AND NOT granted)`, s.ID()).Scan(&waits)
-		return err == nil && waits
+	testkit.Eventually(t, "the append waits", func() bool {
+		return value[bool](t, db.Pool, `SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND objid = $1 AND NOT granted)`, s.ID())
 	})
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -312,23 +311,5 @@ func TestWork_EndedContext(t *testing.T) {
 	cancel()
 	if err := s.Work(ctx, "g", stream.WorkOptions{}, func(context.Context, []stream.Message) error { return nil }); err != nil {
 		t.Error(err)
-	}
-}
-
-// TestSetRetention_AnotherStream: a Stream that was dropped does not change the stream that has its name now.
-func TestSetRetention_AnotherStream(t *testing.T) {
-	t.Parallel()
-	db, _ := ensure(t)
-	c := client(t, db.Pool, stream.Config{})
-	old := ensureIn(t, c, "again", stream.Options{})
-	if err := c.Drop(t.Context(), "again"); err != nil {
-		t.Fatal(err)
-	}
-	fresh := ensureIn(t, c, "again", stream.Options{})
-	if err := old.SetRetention(t.Context(), stream.Retention{MaxAge: time.Nanosecond}); !errors.Is(err, stream.ErrNotFound) {
-		t.Errorf("retention of a dropped stream: %v", err)
-	}
-	if info, err := fresh.Info(t.Context()); err != nil || info.Retention != (stream.Retention{}) {
-		t.Errorf("%+v, %v", info.Retention, err)
 	}
 }

@@ -3,6 +3,7 @@ package stream
 import (
 	"context"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -98,9 +99,9 @@ func TestWriterConfig_LockTimeout(t *testing.T) {
 func TestWriter_SlowLine(t *testing.T) {
 	t.Parallel()
 	db := migrated(t)
-	mustExec(t, db, `CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.6); RETURN new; END $$`)
+	mustExec(t, db, `CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.3); RETURN new; END $$`)
 	mustExec(t, db, `CREATE TRIGGER slow BEFORE INSERT ON public.messages FOR EACH ROW EXECUTE FUNCTION slow()`)
-	w := newTableWriter(db.Pool, "", WriterConfig{Timeout: 150 * time.Millisecond, LockTimeout: 5 * time.Second})
+	w := newTableWriter(db.Pool, "", WriterConfig{Timeout: 50 * time.Millisecond, LockTimeout: 5 * time.Second})
 	defer w.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -113,66 +114,118 @@ func TestWriter_SlowLine(t *testing.T) {
 	}
 }
 
-// TestWriter_NoTemporaryTables: a role that may not create temporary tables writes
-// without staging.
-func TestWriter_NoTemporaryTables(t *testing.T) {
+// TestSharedRequests_OneForAll: one goroutine of the committer rotates the records of all shared
+// streams of a pool; the Appender of a stream with its own tables rotates that stream's records.
+func TestSharedRequests_OneForAll(t *testing.T) {
 	t.Parallel()
 	db := migrated(t)
-	var role string
-	if err := db.Pool.QueryRow(t.Context(), `SELECT current_database() || '_writer'`).Scan(&role); err != nil {
-		t.Fatal(err)
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer stop()
+	c := joinCommitter(db.Pool)
+	defer c.leave()
+	for i := range 3 {
+		s, err := Ensure(t.Context(), db.Pool, fmt.Sprint("s", i), Options{OwnTables: i == 2})
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := NewAppender(db.Pool, s, AppenderConfig{})
+		a.Start()
+		running.Go(func() { <-ctx.Done(); a.Stop() })
+		if _, err := a.Append(t.Context(), Message{}); err != nil {
+			t.Fatal(err)
+		}
+		if i == 0 && c.keeper.recorded != nil {
+			t.Error("records are kept before there are any")
+		}
+		if _, err := a.AppendAs(t.Context(), RequestID{Client: "p", Sequence: 1}, Message{}); err != nil {
+			t.Fatal(err)
+		}
+		if keeps := a.keeper.recorded != nil; keeps != (i == 2) || c.keeper.recorded == nil {
+			t.Errorf("stream %d: its Appender keeps records: %t, the committer does: %t", i, keeps, c.keeper.recorded != nil)
+		}
 	}
-	mustExec(t, db, `DO $$ BEGIN EXECUTE format('REVOKE TEMPORARY ON DATABASE %I FROM PUBLIC', current_database()); END $$`)
-	mustExec(t, db, fmt.Sprintf(`CREATE ROLE %[1]s; GRANT USAGE ON SCHEMA tidewire TO %[1]s; GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA tidewire TO %[1]s;
-		GRANT ALL ON ALL TABLES IN SCHEMA tidewire TO %[1]s; GRANT ALL ON ALL SEQUENCES IN SCHEMA tidewire TO %[1]s;
-		GRANT ALL ON public.messages, public.messages_position_seq TO %[1]s`, role))
-	cfg, err := pgxpool.ParseConfig(db.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cfg.ConnConfig.RuntimeParams["role"] = role
-	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	w := newTableWriter(pool, "", WriterConfig{})
-	w.line.slow = true
-	var b rowBatch
-	b.Append(make([]byte, 2*stagedBytes))
-	err = w.Write(t.Context(), &b)
-	w.Close()
-	pool.Close()
-	if err != nil || !w.line.direct {
-		t.Errorf("a large batch: %v; sent directly: %t", err, w.line.direct)
-	}
-	mustExec(t, db, fmt.Sprintf(`DROP OWNED BY %[1]s; DROP ROLE %[1]s`, role))
 }
 
-// TestWriter_KnowsTheHeadAfterARejection: a rejected batch has moved the sequence,
-// and the writer's next COPY still succeeds at once.
-func TestWriter_KnowsTheHeadAfterARejection(t *testing.T) {
+// TestHot_BesideAMove: a stream that does not need its own tables yet is written to while
+// another one moves.
+func TestHot_BesideAMove(t *testing.T) {
 	t.Parallel()
-	for name, method := range map[string]Method{"array": Array, "copy": Copy} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			db := migrated(t)
-			mustExec(t, db, `CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'no'; END $$`)
-			mustExec(t, db, `CREATE TRIGGER refuse BEFORE INSERT ON public.messages FOR EACH ROW WHEN (new.payload = 'bad') EXECUTE FUNCTION refuse()`)
-			w := newTableWriter(db.Pool, "", WriterConfig{Method: method})
-			defer w.Close()
-			for n := range 3 {
-				if err := w.Write(t.Context(), oneRow()); err != nil {
-					t.Fatal(err)
-				}
-				var bad Batch
-				bad.Append([]byte("bad"))
-				if err := w.Write(t.Context(), &bad); err == nil {
-					t.Fatal("a bad message was taken")
-				}
-				if want := int64(2 * (n + 1)); w.head != want {
-					t.Errorf("the writer takes %d for the head, want %d", w.head, want)
-				}
+	db := migrated(t)
+	s, err := Ensure(t.Context(), db.Pool, "hot", Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var running sync.WaitGroup
+	ctx, stop := context.WithCancel(t.Context())
+	defer running.Wait()
+	defer stop()
+	a := NewAppender(db.Pool, s, AppenderConfig{})
+	a.Start()
+	running.Go(func() { <-ctx.Done(); a.Stop() })
+	slot := moves.Join(db.Pool, func() chan struct{} { return make(chan struct{}, 1) })
+	defer moves.Leave(db.Pool)
+	slot <- struct{}{}
+	s.storage.stored(1, hotRows)
+	for _, shared := range []bool{true, false} {
+		if _, err := a.Append(t.Context(), Message{}); err != nil {
+			t.Fatal(err)
+		}
+		if s.storage.shared() != shared {
+			t.Errorf("shared is %t, want %t", !shared, shared)
+		}
+		if shared {
+			<-slot
+		}
+	}
+}
+
+// TestHot: a stream with many messages in a second gets its own tables with the next
+// message, whichever way that is written.
+func TestHot(t *testing.T) {
+	t.Parallel()
+	db := migrated(t)
+	for _, beside := range []bool{false, true} {
+		var running sync.WaitGroup
+		ctx, stop := context.WithCancel(t.Context())
+		appenderTo := func(name string) (*Stream, *Appender) {
+			s, err := Ensure(t.Context(), db.Pool, name, Options{})
+			if err != nil {
+				t.Fatal(err)
 			}
-		})
+			a := NewAppender(db.Pool, s, AppenderConfig{})
+			a.Start()
+			running.Go(func() { <-ctx.Done(); a.Stop() })
+			if _, err := a.Append(t.Context(), Message{}); err != nil {
+				t.Fatal(err)
+			}
+			return s, a
+		}
+		_, other := appenderTo("other")
+		s, a := appenderTo("hot")
+		if beside {
+			running.Go(func() {
+				for ctx.Err() == nil {
+					other.Append(ctx, Message{})
+				}
+			})
+		}
+		if s.storage.outgrown() {
+			t.Error("hot too early")
+		}
+		s.storage.stored(1, hotRows)
+		if _, err := a.Append(t.Context(), Message{}); err != nil {
+			t.Fatal(err)
+		}
+		var shared bool
+		if err := db.Pool.QueryRow(t.Context(), `SELECT shared FROM tidewire.stream WHERE id = $1`, s.id).Scan(&shared); err != nil || shared {
+			t.Errorf("shared is %t, %v", shared, err)
+		}
+		stop()
+		running.Wait()
+		if err := Drop(t.Context(), db.Pool, "hot"); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

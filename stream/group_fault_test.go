@@ -5,18 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tidewire/tidewire/internal/pg"
 	"github.com/tidewire/tidewire/internal/pgtest"
+	"github.com/tidewire/tidewire/internal/testkit"
 	"github.com/tidewire/tidewire/stream"
 )
 
@@ -83,33 +82,12 @@ func readOnce(t *testing.T, g *stream.Group, answered *atomic.Int64) {
 	before := answered.Load()
 	got, err := g.Offset(t.Context())
 	if pg.Retryable(err) {
+		pg.Backoff(t.Context(), 3)
 		return
 	}
 	if err != nil || got < before {
 		t.Errorf("Offset: %d, %v; %d was answered before", got, err, before)
 	}
-}
-
-// rotations counts how often the tables changed their roles, up to most, until
-// over is closed.
-func rotations(t *testing.T, pool *pgxpool.Pool, most int, over <-chan struct{}) (n int) {
-	last := -1
-	for n < most {
-		select {
-		case <-over:
-			return n
-		case <-time.After(time.Millisecond):
-		}
-		var current int
-		if err := pool.QueryRow(t.Context(), `SELECT current FROM tidewire.group_rotation`).Scan(&current); err != nil {
-			continue // PostgreSQL was killed
-		}
-		if last >= 0 && current != last {
-			n++
-		}
-		last = current
-	}
-	return n
 }
 
 func offsetTableSizes(t *testing.T, pool *pgxpool.Pool) (inUse, old int64) {
@@ -123,173 +101,74 @@ FROM tidewire.group_rotation`).Scan(&inUse, &old)
 	return inUse, old
 }
 
-// TestGroups_RotateUnderLoad: the tables change roles while nodes commit, unless a
-// snapshot sees the old one; then the one in use grows, and no one waits.
+// TestGroups_RotateUnderLoad: the tables change roles while nodes commit, unless a snapshot sees the old one, or a transaction has read both;
+// then the one in use grows, and no one waits.
 func TestGroups_RotateUnderLoad(t *testing.T) {
 	t.Parallel()
+	notShort(t)
 	db, s := ensureOwn(t)
 	// Any snapshot held, of a transaction that has not read the tables.
 	holder := repeatableRead(t, db, `SELECT FROM tidewire.stream`)
-	defer holder.Rollback(context.Background())
-	enough, stop := context.WithTimeout(t.Context(), 3*time.Minute)
-	defer stop()
-	var counting sync.WaitGroup
-	counting.Go(func() {
-		defer stop()
-		for inUse := int64(0); inUse < 3000*52 && enough.Err() == nil; time.Sleep(time.Millisecond) {
-			inUse, _ = offsetTableSizes(t, db.Pool)
-		}
-		var groups, seen int
-		err := holder.QueryRow(t.Context(), `
-SELECT (SELECT count(*) FROM tidewire.stream_group),
-	CASE current WHEN 0 THEN (SELECT count(*) FROM tidewire.group_offset_0) ELSE (SELECT count(*) FROM tidewire.group_offset_1) END
-FROM tidewire.group_rotation`).Scan(&groups, &seen)
-		if err != nil || seen < groups {
-			t.Errorf("a snapshot sees %d groups and %d offsets, %v", groups, seen, err)
-		}
-		if err := holder.Rollback(t.Context()); err != nil {
-			t.Error(err)
-		}
-		if n := rotations(t, db.Pool, 5, enough.Done()); n < 5 {
-			t.Errorf("%d rotations", n)
-		}
+	reader := begin(t, pools(t, db.URL, 1)[0], "")
+	exec(t, reader, `SELECT count(*) FROM tidewire.group_offset_0, tidewire.group_offset_1`)
+	over := make(chan struct{})
+	var committing sync.WaitGroup
+	committing.Go(func() { commitUnderLoad(t, pools(t, db.URL, 2), s, over, func() {}) })
+	testkit.Eventually(t, "the table in use grows", func() bool {
+		inUse, _ := offsetTableSizes(t, db.Pool)
+		return inUse >= 2000*52
 	})
-	commitUnderLoad(t, pools(t, db.URL, 3), s, enough.Done(), func() {})
-	counting.Wait()
+	groups := value[int](t, holder, `SELECT count(*) FROM tidewire.stream_group`)
+	seen := value[int](t, holder, `SELECT CASE current WHEN 0 THEN (SELECT count(*) FROM tidewire.group_offset_0) ELSE (SELECT count(*) FROM tidewire.group_offset_1) END
+		FROM tidewire.group_rotation`)
+	if seen < groups {
+		t.Errorf("a snapshot sees %d groups and %d offsets", groups, seen)
+	}
+	rollBack(t, holder)
+	rollBack(t, reader)
+	for n := range 5 {
+		before := currentTable(t, db)
+		testkit.Eventually(t, fmt.Sprint("rotation ", n), func() bool { return currentTable(t, db) != before })
+	}
+	close(over)
+	committing.Wait()
 }
 
 // repeatableRead begins a transaction that holds its snapshot, and the locks
 // of what it read.
 func repeatableRead(t *testing.T, db pgtest.DB, sql string) pgx.Tx {
 	t.Helper()
-	tx, err := db.Pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := tx.Exec(t.Context(), sql); err != nil {
-		t.Fatal(err)
-	}
+	tx := begin(t, db.Pool, pgx.RepeatableRead)
+	exec(t, tx, sql)
 	return tx
-}
-
-// TestGroups_ReadersOfTheTables keeps a transaction open that has read both tables:
-// they change roles once, and then the one in use grows until the other is free. No
-// one waits for that.
-func TestGroups_ReadersOfTheTables(t *testing.T) {
-	t.Parallel()
-	db, s := ensureOwn(t)
-	reach(t, db.Pool, s)
-	gs, _ := runGroups(t, db.Pool, smallTables)
-	g := openGroup(t, gs, s, "g")
-	holder := repeatableRead(t, db, `SELECT count(*) FROM tidewire.group_offset_0, tidewire.group_offset_1`)
-	defer holder.Rollback(context.Background())
-	position := int64(0)
-	commit := func(n int) {
-		for range n {
-			position++
-			if got, err := g.Commit(t.Context(), position); err != nil || got != position {
-				t.Fatalf("Commit(%d): %d, %v", position, got, err)
-			}
-		}
-	}
-	commit(1500)
-	wantOffset(t, g, position)
-	if inUse, old := offsetTableSizes(t, db.Pool); old == 0 || inUse < 1000*52 {
-		t.Errorf("tables of %d and %d bytes, want none truncated", inUse, old)
-	}
-	if err := holder.Rollback(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	await(t, "both tables to be small", func() bool {
-		commit(20)
-		inUse, old := offsetTableSizes(t, db.Pool)
-		return old == 0 && inUse <= 500*52
-	})
-	wantOffset(t, g, position)
 }
 
 // TestGroups_ManyGroupsRotateSeldom: the last rows of all groups fill more
 // than the table may hold.
 func TestGroups_ManyGroupsRotateSeldom(t *testing.T) {
 	t.Parallel()
+	notShort(t)
 	db, s := ensureOwn(t)
 	reach(t, db.Pool, s)
 	gs, _ := runGroups(t, db.Pool, stream.GroupsConfig{RotateRows: 10})
 	g := openGroup(t, gs, s, "g")
-	if _, err := db.Pool.Exec(t.Context(), `SELECT tidewire.ensure_group(1000, 'group ' || n, 0) FROM generate_series(1, 2000) AS n`); err != nil {
-		t.Fatal(err)
-	}
-	over := make(chan struct{})
-	var counting sync.WaitGroup
-	counting.Go(func() {
-		if n := rotations(t, db.Pool, 3, over); n > 2 {
-			t.Errorf("%d rotations for 200 commits", n)
-		}
-	})
-	for n := range int64(200) {
+	exec(t, db.Pool, `SELECT tidewire.ensure_group(1000, 'group ' || n, 0) FROM generate_series(1, 1000) AS n`)
+	rotations, last := 0, currentTable(t, db)
+	for n := range int64(100) {
 		if _, err := g.Commit(t.Context(), n+1); err != nil {
 			t.Fatal(err)
 		}
+		if now := currentTable(t, db); now != last {
+			rotations++
+			last = now
+		}
 	}
-	close(over)
-	counting.Wait()
-	if all, err := s.Groups(t.Context()); err != nil || len(all) != 2001 {
+	if rotations > 2 {
+		t.Errorf("%d rotations for 100 commits", rotations)
+	}
+	if all, err := s.Groups(t.Context()); err != nil || len(all) != 1001 {
 		t.Errorf("%d groups, %v", len(all), err)
 	}
-}
-
-// TestGroups_PostgreSQLKilledUnderLoad: every answered commit is stored.
-func TestGroups_PostgreSQLKilledUnderLoad(t *testing.T) {
-	t.Parallel()
-	for seed := range pgtest.Seeds() {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			t.Parallel()
-			server := pgtest.Start(t)
-			nodes := pools(t, server.URL(), 3)
-			s := ensureOn(t, nodes[2], "killed")
-			random := rand.New(rand.NewPCG(seed, 6))
-			over, ready := make(chan struct{}), make(chan struct{})
-			var killing sync.WaitGroup
-			killing.Go(func() {
-				defer close(over)
-				<-ready
-				for range 3 {
-					time.Sleep(time.Duration(200+random.IntN(400)) * time.Millisecond)
-					pgtest.Crash(t, server)
-				}
-				time.Sleep(200 * time.Millisecond)
-			})
-			commitUnderLoad(t, nodes[:2], s, over, func() { close(ready) })
-			killing.Wait()
-		})
-	}
-}
-
-// TestGroups_StopWithoutPostgreSQL answers the callers that still wait.
-func TestGroups_StopWithoutPostgreSQL(t *testing.T) {
-	t.Parallel()
-	server := pgtest.Start(t)
-	pool := pools(t, server.URL(), 1)[0]
-	s := ensureOn(t, pool, "away")
-	gs, stop := runGroups(t, pool, stream.GroupsConfig{StopTimeout: 100 * time.Millisecond})
-	g := openGroup(t, gs, s, "g")
-	if err := server.Kill(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	var waiting sync.WaitGroup
-	for _, call := range []func() error{
-		func() error { _, err := g.Commit(t.Context(), 5); return err },
-		func() error { return g.Seek(t.Context(), 5) },
-	} {
-		waiting.Go(func() {
-			if err := call(); !errors.Is(err, stream.ErrOutcomeUnknown) {
-				t.Errorf("%v, want ErrOutcomeUnknown", err)
-			}
-		})
-	}
-	time.Sleep(100 * time.Millisecond)
-	stop()
-	waiting.Wait()
 }
 
 // logFunc is called with each line of a log.

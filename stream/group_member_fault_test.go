@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tidewire/tidewire/internal/pgtest"
+	"github.com/tidewire/tidewire/internal/testkit"
 	"github.com/tidewire/tidewire/stream"
 )
 
@@ -150,25 +149,17 @@ func (d deliveries) check(t *testing.T, s *stream.Stream) {
 
 // spreadUntil appends to all partitions until over is closed.
 func spreadUntil(t *testing.T, a *stream.PartitionedAppender, over <-chan struct{}) {
-	var calling sync.WaitGroup
-	defer calling.Wait()
-	for c := range 4 {
-		calling.Go(func() {
-			random := rand.New(rand.NewPCG(uint64(c), 7))
-			for i := 0; ; i++ {
-				select {
-				case <-over:
-					return
-				case <-time.After(time.Duration(random.IntN(4)) * time.Millisecond):
-				}
-				if _, err := a.Append(t.Context(), stream.Message{Key: fmt.Sprint(random.IntN(100))}); err != nil {
-					if t.Context().Err() == nil {
-						t.Error(err)
-					}
-					return
-				}
-			}
-		})
+	for i := 0; ; i++ {
+		select {
+		case <-over:
+			return
+		default:
+		}
+		if _, err := a.Append(t.Context(), stream.Message{Key: fmt.Sprint(i % 100)}); err != nil {
+			t.Error(err)
+			return
+		}
+		time.Sleep(time.Millisecond) // pace: some messages between the changes of owners
 	}
 }
 
@@ -176,7 +167,7 @@ func spreadUntil(t *testing.T, a *stream.PartitionedAppender, over <-chan struct
 // order of their names.
 func awaitOwned(t *testing.T, db pgtest.DB, s *stream.Stream, want string) {
 	t.Helper()
-	await(t, "partitions owned: "+want, func() bool {
+	testkit.Eventually(t, "partitions owned: "+want, func() bool {
 		all, err := s.Members(t.Context(), "g")
 		var owned []string
 		for _, m := range all {
@@ -199,7 +190,7 @@ func (d deliveries) awaitProgress(t *testing.T, s *stream.Stream) {
 		return n
 	}
 	before := count()
-	await(t, "deliveries in all partitions", func() bool { return count() > before+1 })
+	testkit.Eventually(t, "deliveries in all partitions", func() bool { return count() > before+1 })
 }
 
 // TestMember_ComeGoAndDie divides six partitions, to which messages are appended
@@ -207,6 +198,7 @@ func (d deliveries) awaitProgress(t *testing.T, s *stream.Stream) {
 // one leaves.
 func TestMember_ComeGoAndDie(t *testing.T) {
 	t.Parallel()
+	notShort(t)
 	db, s := ensureParted(t, 6)
 	d := newDeliveries(t, db)
 	over := make(chan struct{})
@@ -244,62 +236,10 @@ func TestMember_ComeGoAndDie(t *testing.T) {
 // awaitAllDelivered waits until the group's offsets are at the end.
 func awaitAllDelivered(t *testing.T, db pgtest.DB, s *stream.Stream) {
 	t.Helper()
-	await(t, "the group to be at the end", func() bool {
+	testkit.Eventually(t, "the group to be at the end", func() bool {
 		all, err := s.Groups(t.Context())
 		return err == nil && len(all) == 1 && all[0].Lag == 0
 	})
-}
-
-// TestMember_LeasesLost repeatedly ends the leases of members, only in PostgreSQL,
-// under load.
-func TestMember_LeasesLost(t *testing.T) {
-	t.Parallel()
-	for seed := range pgtest.Seeds() {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			t.Parallel()
-			db, s := ensureParted(t, 5)
-			over := make(chan struct{})
-			var publishing sync.WaitGroup
-			a := runParted(t, pools(t, db.URL, 1)[0], s, stream.PartitionedConfig{})
-			publishing.Go(func() { spreadUntil(t, a, over) })
-			var handled atomic.Int64
-			var mu sync.Mutex
-			type place struct {
-				partition int
-				position  int64
-			}
-			seen := make(map[place]bool)
-			for range 3 {
-				join(t, db.URL, nil, s, stream.MemberConfig{Heartbeat: 40 * time.Millisecond, Handle: func(_ context.Context, o *stream.Assignment, page []stream.Message) error {
-					mu.Lock()
-					defer mu.Unlock()
-					for _, m := range page {
-						seen[place{o.Number, m.Position}] = true
-					}
-					handled.Add(1)
-					return nil
-				}})
-			}
-			random := rand.New(rand.NewPCG(seed, 8))
-			for range 8 {
-				before := handled.Load()
-				await(t, "deliveries", func() bool { return handled.Load() > before+5 })
-				endLeases(t, db, random.IntN(2), 2)
-			}
-			close(over)
-			publishing.Wait()
-			awaitAllDelivered(t, db, s)
-			mu.Lock()
-			defer mu.Unlock()
-			for p := range s.Partitions() {
-				for _, m := range everything(t, s.Partition(p)) {
-					if !seen[place{p, m.Position}] {
-						t.Errorf("partition %d: %d was not delivered, and its offset is committed", p, m.Position)
-					}
-				}
-			}
-		})
-	}
 }
 
 // TestMember_CommitsBeforeItFails: handled messages are not delivered again, also

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tidewire/tidewire/internal/testkit"
 	"github.com/tidewire/tidewire/stream"
 )
 
@@ -74,42 +75,21 @@ func TestMember_GetsAllInOrder(t *testing.T) {
 		return n
 	}
 	first := join(t, db.URL, nil, s, stream.MemberConfig{Handle: handle})
-	await(t, "what there was", func() bool { return count() == 50 })
+	testkit.Eventually(t, "what there was", func() bool { return count() == 50 })
 	appendKeys(50, 100)
-	await(t, "what came", func() bool { return count() == 100 })
+	testkit.Eventually(t, "what came", func() bool { return count() == 100 })
 	if err := first.stop(); err != nil {
 		t.Error(err)
 	}
 	appendKeys(100, 150)
 	join(t, db.URL, nil, s, stream.MemberConfig{Handle: handle})
-	await(t, "what came between two members", func() bool { return count() == 150 })
+	testkit.Eventually(t, "what came between two members", func() bool { return count() == 150 })
 	for n := range 150 {
 		key := fmt.Sprint("k", n%10)
 		if got := seen[key][n/10]; got != fmt.Sprint(n) {
 			t.Errorf("message %d of %s is %s, want %d", n/10, key, got, n)
 		}
 	}
-}
-
-func TestMember_OfAnOrdinaryStream(t *testing.T) {
-	t.Parallel()
-	db, s := ensure(t)
-	mustAppend(t, run(t, db.Pool, s, stream.AppenderConfig{}), messages("a", "b")...)
-	got := make(chan int, 10)
-	handle := func(_ context.Context, _ *stream.Assignment, page []stream.Message) error {
-		got <- len(page)
-		return nil
-	}
-	for range 2 {
-		join(t, db.URL, nil, s, stream.MemberConfig{Name: "m", Handle: handle})
-	}
-	if n := <-got; n != 2 {
-		t.Errorf("%d messages, want 2", n)
-	}
-	await(t, "two members", func() bool {
-		all, err := s.Members(t.Context(), "g")
-		return err == nil && len(all) == 2 && all[0].Name == "m" && len(all[0].Partitions)+len(all[1].Partitions) == 1
-	})
 }
 
 func TestMember_EndsWithTheStream(t *testing.T) {
@@ -125,7 +105,7 @@ func TestMember_EndsWithTheStream(t *testing.T) {
 	}
 	over := make(chan error, 1)
 	go func() { over <- m.Run(t.Context()) }()
-	await(t, "ownership", func() bool {
+	testkit.Eventually(t, "ownership", func() bool {
 		all, err := s.Members(t.Context(), "g")
 		return err == nil && len(all) == 1 && len(all[0].Partitions) == 2
 	})
@@ -135,10 +115,8 @@ func TestMember_EndsWithTheStream(t *testing.T) {
 	if err := <-over; !errors.Is(err, stream.ErrNotFound) {
 		t.Errorf("Run: %v, want ErrNotFound", err)
 	}
-	var left int
-	err = db.Pool.QueryRow(t.Context(), `SELECT (SELECT count(*) FROM tidewire.share) + (SELECT count(*) FROM tidewire.share_number)`).Scan(&left)
-	if err != nil || left != 0 {
-		t.Errorf("%d rows are left, %v", left, err)
+	if left := value[int](t, db.Pool, `SELECT (SELECT count(*) FROM tidewire.share) + (SELECT count(*) FROM tidewire.share_number)`); left != 0 {
+		t.Errorf("%d rows are left", left)
 	}
 }
 
@@ -173,7 +151,7 @@ func TestMember_PausedIsFenced(t *testing.T) {
 	if page := <-taken; len(page) != 3 {
 		t.Errorf("the next owner got %d messages, want 3", len(page))
 	}
-	await(t, "the loss", func() bool { return !o.Valid() })
+	testkit.Eventually(t, "the loss", func() bool { return !o.Valid() })
 	gs, _ := runGroups(t, db.Pool, stream.GroupsConfig{})
 	g := openGroup(t, gs, s.Partition(0), "g")
 	if at, err := g.CommitOwned(t.Context(), o.Token, 2); !errors.Is(err, stream.ErrNotOwner) {
@@ -183,7 +161,7 @@ func TestMember_PausedIsFenced(t *testing.T) {
 	if err := old.stop(); err != nil {
 		t.Error(err)
 	}
-	await(t, "the commit of the owner", func() bool { at, err := g.Offset(t.Context()); return err == nil && at == 3 })
+	testkit.Eventually(t, "the commit of the owner", func() bool { at, err := g.Offset(t.Context()); return err == nil && at == 3 })
 }
 
 // TestMember_CommitsBesideOthers: owned offsets and others share a batch.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -13,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tidewire/tidewire/internal/pgtest"
+	"github.com/tidewire/tidewire/internal/testkit"
 	"github.com/tidewire/tidewire/stream"
 )
 
@@ -81,7 +83,7 @@ LEFT JOIN tidewire.share_number AS n ON n.owner = m.id WHERE s.name = $1 GROUP B
 
 func awaitShares(t *testing.T, db pgtest.DB, name, want string) {
 	t.Helper()
-	await(t, "shares of "+want, func() bool { return shares(t, db, name) == want })
+	testkit.Eventually(t, "shares of "+want, func() bool { return shares(t, db, name) == want })
 }
 
 // endLeases ends the leases of members whose number modulo n is rest, as another
@@ -98,35 +100,20 @@ func endLeases(t *testing.T, db pgtest.DB, rest, n int) {
 func TestCoordinator_MembersComeAndGo(t *testing.T) {
 	t.Parallel()
 	db := setup(t)
-	w := newOwners(t, 7)
-	cfg := stream.CoordinatorConfig{Name: "things", Numbers: 7, Own: w.own, Heartbeat: 40 * time.Millisecond}
+	w := newOwners(t, 3)
+	cfg := stream.CoordinatorConfig{Name: "things", Numbers: 3, Own: w.own, Heartbeat: 40 * time.Millisecond}
 	var stops []func()
-	for _, want := range []string{"[7]", "[4 3]", "[3 2 2]", "[2 2 2 1]"} {
+	for _, want := range []string{"[3]", "[2 1]", "[1 1 1]", "[1 1 1 0]"} {
 		stops = append(stops, joinShare(t, db.Pool, cfg))
 		awaitShares(t, db, "things", want)
 	}
-	for i, want := range []string{"[3 2 2]", "[4 3]", "[7]", "[]"} {
+	for i, want := range []string{"[1 1 1]", "[2 1]", "[3]", "[]"} {
 		stops[i]()
 		awaitShares(t, db, "things", want)
 	}
-	var left int
-	err := db.Pool.QueryRow(t.Context(), `SELECT (SELECT count(*) FROM tidewire.share) + (SELECT count(*) FROM tidewire.share_number)`).Scan(&left)
-	if err != nil || left != 0 {
-		t.Errorf("%d rows are left, %v", left, err)
+	if left := value[int](t, db.Pool, `SELECT (SELECT count(*) FROM tidewire.share) + (SELECT count(*) FROM tidewire.share_number)`); left != 0 {
+		t.Errorf("%d rows are left", left)
 	}
-}
-
-func TestCoordinator_MoreMembersThanNumbers(t *testing.T) {
-	t.Parallel()
-	db := setup(t)
-	w := newOwners(t, 2)
-	cfg := stream.CoordinatorConfig{Name: "few", Numbers: 2, Own: w.own, Heartbeat: 40 * time.Millisecond}
-	stop := joinShare(t, db.Pool, cfg)
-	joinShare(t, db.Pool, cfg)
-	joinShare(t, db.Pool, cfg)
-	awaitShares(t, db, "few", "[1 1 0]")
-	stop()
-	awaitShares(t, db, "few", "[1 1]")
 }
 
 // TestCoordinator_AnotherNumber: members have to use the same Numbers; it can
@@ -186,16 +173,16 @@ func TestCoordinator_LostLease(t *testing.T) {
 	}
 	joinShare(t, db.Pool, stream.CoordinatorConfig{Name: "things", Numbers: 3, Own: own, Heartbeat: 40 * time.Millisecond})
 	count := func() (int, int) { mu.Lock(); defer mu.Unlock(); return len(tokens), len(lost) }
-	for round := range 3 {
-		await(t, "all numbers", func() bool { owned, _ := count(); return owned == 3*(round+1) })
+	for round := range 2 {
+		testkit.Eventually(t, "all numbers", func() bool { owned, _ := count(); return owned == 3*(round+1) })
 		endLeases(t, db, 0, 1)
-		await(t, "the loss", func() bool { _, lost := count(); return lost == 3*(round+1) })
+		testkit.Eventually(t, "the loss", func() bool { _, lost := count(); return lost == 3*(round+1) })
 	}
-	await(t, "all numbers again", func() bool { owned, _ := count(); return owned == 12 })
+	testkit.Eventually(t, "all numbers again", func() bool { owned, _ := count(); return owned == 9 })
 	mu.Lock()
 	defer mu.Unlock()
 	slices.Sort(tokens)
-	if len(slices.Compact(tokens)) != 12 {
+	if len(slices.Compact(tokens)) != 9 {
 		t.Errorf("ownerships %v are not all different", tokens)
 	}
 }
@@ -226,7 +213,7 @@ func TestCoordinator_LongWriter(t *testing.T) {
 	}
 	for range 3 {
 		before := until()
-		await(t, "a heartbeat", func() bool { return until().After(before) })
+		testkit.Eventually(t, "a heartbeat", func() bool { return until().After(before) })
 	}
 	if !o.Valid() {
 		t.Error("the lease is lost")
@@ -262,18 +249,119 @@ func TestCoordinator_WritesWhileOwned(t *testing.T) {
 	exec(t, db.Pool, `UPDATE tidewire.share_member SET until = clock_timestamp()`)
 	other := newOwners(t, 1)
 	joinShare(t, db.Pool, stream.CoordinatorConfig{Name: "thing", Numbers: 1, Own: other.own, Heartbeat: 40 * time.Millisecond})
-	await(t, "the next one to wait for the transaction", func() bool {
-		var waiting int
-		err := db.Pool.QueryRow(t.Context(), `SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND classid = 1953064038 AND NOT granted`).Scan(&waiting)
-		return err == nil && waiting > 0
+	testkit.Eventually(t, "the next one to wait for the transaction", func() bool {
+		return value[int](t, db.Pool, `SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND classid = 1953064038 AND NOT granted`) > 0
 	})
 	if other.now[0].Load() != 0 {
 		t.Error("there is another owner while the first one writes")
 	}
 	commitTx(t, tx)
-	await(t, "the next owner", func() bool { return other.now[0].Load() != 0 })
+	testkit.Eventually(t, "the next owner", func() bool { return other.now[0].Load() != 0 })
 	tx = begin(t, db.Pool, "read committed")
 	if len(hold()) != 0 {
 		t.Error("one that owns no more may write")
+	}
+}
+
+// deadConn is a connection whose peer silently disappears once dead is set.
+type deadConn struct {
+	net.Conn
+	dead *atomic.Bool
+}
+
+func (c deadConn) Write(p []byte) (int, error) {
+	if c.dead.Load() {
+		return len(p), nil
+	}
+	return c.Conn.Write(p)
+}
+
+// TestCoordinator_DeadConnection: a heartbeat that gets no answer is tried again on
+// another connection, long before the lease ends.
+func TestCoordinator_DeadConnection(t *testing.T) {
+	t.Parallel()
+	notShort(t)
+	db := setup(t)
+	cfg, err := pgxpool.ParseConfig(db.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var dead, later atomic.Bool // the existing connections are dead; new ones work
+	dial := cfg.ConnConfig.DialFunc
+	cfg.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := dial(ctx, network, addr)
+		if err != nil || later.Load() {
+			return conn, err
+		}
+		t.Cleanup(func() { conn.Close() }) // otherwise pgx waits to send its Terminate message
+		return deadConn{conn, &dead}, nil
+	}
+	cfg.MaxConns = 4 // a connection that ends without an answer keeps its slot for a while
+	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	own := func(ctx context.Context, o *stream.Assignment) {
+		select {
+		case <-o.Revoked():
+		case <-ctx.Done():
+			t.Error("the lease was lost with the connection")
+		}
+	}
+	joinShare(t, pool, stream.CoordinatorConfig{Name: "things", Numbers: 3, Own: own, Lease: 10 * time.Second, Heartbeat: 40 * time.Millisecond})
+	awaitShares(t, db, "things", "[3]")
+	later.Store(true)
+	dead.Store(true)
+	lasts := func() (at time.Time) {
+		if err := db.Pool.QueryRow(t.Context(), `SELECT until FROM tidewire.share_member`).Scan(&at); err != nil {
+			t.Fatal(err)
+		}
+		return at
+	}
+	until := lasts()
+	testkit.Eventually(t, "a heartbeat on another connection", func() bool { return lasts().After(until.Add(time.Second)) })
+}
+
+// TestCoordinator_RenewedIsNotDead: a lock on the row of an expired member means
+// that it is renewing its lease; that delays no one.
+func TestCoordinator_RenewedIsNotDead(t *testing.T) {
+	t.Parallel()
+	db := setup(t)
+	exec(t, db.Pool, `SELECT tidewire.join_share('things', NULL, 4, 'slow', interval '0')`)
+	tx := begin(t, db.Pool, "read committed")
+	exec(t, tx, `SELECT FROM tidewire.share_member FOR UPDATE`)
+	joinShare(t, db.Pool, stream.CoordinatorConfig{Name: "things", Numbers: 4, Own: newOwners(t, 4).own, Heartbeat: 40 * time.Millisecond})
+	awaitShares(t, db, "things", "[2 0]")
+	rollBack(t, tx)
+	awaitShares(t, db, "things", "[4]")
+}
+
+// TestCoordinator_NothingDueTakesNoLock: as with most heartbeats.
+func TestCoordinator_NothingDueTakesNoLock(t *testing.T) {
+	t.Parallel()
+	db := setup(t)
+	var share, member int64
+	err := db.Pool.QueryRow(t.Context(), `SELECT share_id, member_id FROM tidewire.join_share('things', NULL, 4, 'm', interval '1 hour')`).Scan(&share, &member)
+	if err != nil {
+		t.Fatal(err)
+	}
+	beat := func() (quota *int, numbers []int32) {
+		t.Helper()
+		err := db.Pool.QueryRow(t.Context(), `SELECT quota, numbers FROM tidewire.beat_share($1, $2, interval '1 hour', NULL, false)`, share, member).Scan(&quota, &numbers)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return quota, numbers
+	}
+	beat()
+	tx := begin(t, db.Pool, "read committed")
+	exec(t, tx, `SELECT tidewire.hold_share($1, true)`, share)
+	if quota, numbers := beat(); quota == nil || *quota != 4 || len(numbers) != 4 {
+		t.Errorf("quota %v, numbers %v, want 4 of them", quota, numbers)
+	}
+	exec(t, db.Pool, `INSERT INTO tidewire.share_member (share, name, until) VALUES ($1, 'dead', '-infinity')`, share)
+	if quota, _ := beat(); quota != nil {
+		t.Errorf("quota %d beside one whose time is up, want to wait for the lock", *quota)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"sync"
 	"testing"
@@ -11,8 +12,53 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/tidewire/tidewire/internal/pgtest"
 	"github.com/tidewire/tidewire/stream"
 )
+
+// TestGroup_CommitLater: calls are combined in a transaction, and written at the end at the latest. A Seek replaces those before it. After the
+// end nothing is accepted.
+func TestGroup_CommitLater(t *testing.T) {
+	t.Parallel()
+	db, s := ensureOwn(t)
+	reach(t, db.Pool, s)
+	pool, writes := countingPool(t, db.URL, "commit_offsets")
+	gs, stop := runGroups(t, pool, stream.GroupsConfig{LaterEvery: time.Hour})
+	var all []*stream.Group
+	for n := range 20 {
+		all = append(all, openGroup(t, gs, s, fmt.Sprint(n)))
+	}
+	for position := range int64(100) {
+		for _, g := range all {
+			g.CommitLater(position)
+			g.CommitLater(position - 1)
+		}
+	}
+	if got, err := all[0].Commit(t.Context(), 1); err != nil || got != 99 {
+		t.Errorf("Commit with others pending: %d, %v, want 99", got, err)
+	}
+	if n := writes.count.Load(); n > 2 {
+		t.Errorf("%d transactions, want one for all", n)
+	}
+	all[3].CommitLater(150)
+	if err := all[3].Seek(t.Context(), 6); err != nil {
+		t.Fatal(err)
+	}
+	all[7].CommitLater(200)
+	stop()
+	for i, want := range map[int]int64{1: 99, 3: 6, 7: 200} {
+		wantOffset(t, all[i], want)
+	}
+	if _, err := all[7].Commit(t.Context(), 201); !errors.Is(err, stream.ErrClosed) {
+		t.Errorf("Commit after the end: %v, want ErrClosed", err)
+	}
+	all[7].CommitLater(201)
+}
+
+func currentTable(t *testing.T, db pgtest.DB) int {
+	t.Helper()
+	return value[int](t, db.Pool, `SELECT current FROM tidewire.group_rotation`)
+}
 
 // runGroups starts Groups, which are stopped when the test ends.
 func runGroups(t *testing.T, pool *pgxpool.Pool, cfg stream.GroupsConfig) (gs *stream.Groups, stop func()) {
@@ -66,9 +112,7 @@ func TestGroup_OffsetMissing(t *testing.T) {
 	reach(t, db.Pool, s)
 	gs, _ := runGroups(t, db.Pool, stream.GroupsConfig{})
 	g, other := openGroup(t, gs, s, "g"), openGroup(t, gs, s, "other")
-	if _, err := db.Pool.Exec(t.Context(), `DELETE FROM tidewire.group_offset_0 WHERE group_id = (SELECT id FROM tidewire.stream_group WHERE name = 'g')`); err != nil {
-		t.Fatal(err)
-	}
+	exec(t, db.Pool, `DELETE FROM tidewire.group_offset_0 WHERE group_id = (SELECT id FROM tidewire.stream_group WHERE name = 'g')`)
 	_, offsetErr := g.Offset(t.Context())
 	_, commitErr := g.Commit(t.Context(), 7)
 	_, listErr := s.Groups(t.Context())
@@ -91,9 +135,7 @@ func TestGroup_CommitsForwardAndSeeksAnywhere(t *testing.T) {
 	db, s := ensureOwn(t)
 	reach(t, db.Pool, s)
 	// Nothing here may depend on the database's default.
-	if _, err := db.Pool.Exec(t.Context(), `DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET default_transaction_isolation = serializable', current_database()); END $$`); err != nil {
-		t.Fatal(err)
-	}
+	exec(t, db.Pool, `DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET default_transaction_isolation = serializable', current_database()); END $$`)
 	db.Pool.Reset()
 	gs, _ := runGroups(t, db.Pool, stream.GroupsConfig{})
 	other, _ := runGroups(t, db.Pool, stream.GroupsConfig{})
@@ -117,12 +159,6 @@ func TestGroup_CommitsForwardAndSeeksAnywhere(t *testing.T) {
 	if got, err := here.Commit(t.Context(), 4); err != nil || got != 4 {
 		t.Errorf("Commit after Seek: %d, %v, want 4", got, err)
 	}
-	here.CommitLater(50)
-	if err := here.Seek(t.Context(), 6); err != nil {
-		t.Fatal(err)
-	}
-	time.Sleep(150 * time.Millisecond)
-	wantOffset(t, here, 6)
 	if _, err := here.Commit(t.Context(), -1); !errors.Is(err, stream.ErrInvalid) {
 		t.Errorf("Commit(-1): %v, want ErrInvalid", err)
 	}
@@ -135,9 +171,7 @@ func TestGroups_OpenListDrop(t *testing.T) {
 	t.Parallel()
 	db, s := ensureOwn(t)
 	gs, _ := runGroups(t, db.Pool, stream.GroupsConfig{})
-	if _, err := db.Pool.Exec(t.Context(), `INSERT INTO tidewire.stream_1000 (position, payload) VALUES (1, ''), (2, ''), (10, ''); SELECT setval('tidewire.stream_1000_position_seq', 10)`); err != nil {
-		t.Fatal(err)
-	}
+	exec(t, db.Pool, `INSERT INTO tidewire.stream_1000 (position, payload) VALUES (1, ''), (2, ''), (10, ''); SELECT setval('tidewire.stream_1000_position_seq', 10)`)
 	for name, c := range map[string]struct {
 		start  stream.Start
 		offset int64
@@ -221,22 +255,126 @@ func TestGroups_RacedOpenMakesOne(t *testing.T) {
 	}
 }
 
-func TestGroup_Subscribe(t *testing.T) {
+// TestGroup_CommitAhead: a position after the end of the stream is rejected. The
+// commits of other callers in its transaction are stored.
+func TestGroup_CommitAhead(t *testing.T) {
 	t.Parallel()
 	db, s := ensure(t)
-	h, _ := runHub(t, db.Pool, stream.HubConfig{})
-	gs, _ := runGroups(t, db.Pool, stream.GroupsConfig{})
-	mustAppend(t, run(t, db.Pool, s, stream.AppenderConfig{}), make([]stream.Message, 5)...)
-	g := openGroup(t, gs, s, "g")
-	if _, err := g.Commit(t.Context(), 3); err != nil {
-		t.Fatal(err)
+	a := run(t, db.Pool, s, stream.AppenderConfig{})
+	for range 3 {
+		mustAppend(t, a, stream.Message{Payload: []byte("x")})
 	}
-	sub, err := g.Subscribe(t.Context(), h)
-	if err != nil {
-		t.Fatal(err)
+	gs, stop := runGroups(t, db.Pool, stream.GroupsConfig{LaterEvery: time.Millisecond})
+	g, other := openGroup(t, gs, s, "g"), openGroup(t, gs, s, "other")
+	for _, position := range []int64{4, math.MaxInt64} {
+		if got, err := g.Commit(t.Context(), position); !errors.Is(err, stream.ErrAhead) {
+			t.Errorf("Commit(%d): %d, %v, want ErrAhead", position, got, err)
+		}
 	}
-	defer sub.Close()
-	if page := next(t, sub); page[0].Position != 4 {
-		t.Errorf("begins with %d, want 4", page[0].Position)
+	if got, err := other.Commit(t.Context(), 2); err != nil || got != 2 {
+		t.Errorf("Commit of another group: %d, %v", got, err)
+	}
+	if got, err := g.Commit(t.Context(), 3); err != nil || got != 3 {
+		t.Errorf("Commit of the last message: %d, %v", got, err)
+	}
+	if err := g.Seek(t.Context(), 1000); err != nil {
+		t.Errorf("Seek: %v", err)
+	}
+	if got, err := g.Commit(t.Context(), 1000); err != nil || got != 1000 {
+		t.Errorf("Commit where Seek has gone: %d, %v", got, err)
+	}
+	var calling sync.WaitGroup // in one batch, mostly
+	for n := range int64(20) {
+		calling.Go(func() {
+			if got, err := other.Commit(t.Context(), 3+n*n); (n == 0) != (err == nil) || n == 0 && got != 3 {
+				t.Errorf("Commit(%d) beside others: %d, %v", 3+n*n, got, err)
+			}
+		})
+	}
+	calling.Wait()
+	g.CommitLater(2000)
+	stop()
+	wantOffset(t, g, 1000)
+}
+
+// TestGroup_CommitLaterBesideAhead: a CommitLater is not lost because other callers
+// commit positions after the end: few, many, or the one directly after the last.
+func TestGroup_CommitLaterBesideAhead(t *testing.T) {
+	t.Parallel()
+	db, s := ensure(t)
+	a := run(t, db.Pool, s, stream.AppenderConfig{})
+	for range 3 {
+		mustAppend(t, a, stream.Message{Payload: []byte("x")})
+	}
+	for name, ahead := range map[string][]int64{
+		"one": {1 << 40}, "next": {4}, "many": numbers(1000, 1500), "all that there are": append(numbers(4, 40), math.MaxInt64),
+	} {
+		t.Run(name, func(t *testing.T) {
+			pool, writes := countingPool(t, db.URL, "commit_offsets")
+			gs, stop := runGroups(t, pool, stream.GroupsConfig{LaterEvery: time.Hour}) // all in one batch
+			g := openGroup(t, gs, s, name)
+			other := openGroup(t, gs, s, name+", other")
+			for _, position := range ahead {
+				g.CommitLater(position)
+				if position%2 == 0 {
+					g.CommitLater(1 + position/2%3)
+				}
+			}
+			for position := range int64(4) {
+				g.CommitLater(position)
+				other.CommitLater(position)
+			}
+			stop()
+			wantOffset(t, g, 3)
+			wantOffset(t, other, 3)
+			if got := writes.count.Load(); got != 2 {
+				t.Errorf("%d transactions, want one, and one more because of what is ahead", got)
+			}
+		})
+	}
+}
+
+func numbers(from, to int64) []int64 {
+	var all []int64
+	for n := from; n < to; n++ {
+		all = append(all, n)
+	}
+	return all
+}
+
+// TestGroup_CommitsShareTransactions blocks the first commit; those that come
+// meanwhile share a transaction.
+func TestGroup_CommitsShareTransactions(t *testing.T) {
+	t.Parallel()
+	db, s := ensureOwn(t)
+	reach(t, db.Pool, s)
+	pool, writes := countingPool(t, db.URL, "commit_offsets")
+	gs, _ := runGroups(t, pool, stream.GroupsConfig{})
+	const callers = 40
+	var all []*stream.Group
+	for n := range callers {
+		all = append(all, openGroup(t, gs, s, fmt.Sprint(n)))
+	}
+	before := writes.count.Load()
+	tx := begin(t, db.Pool, "")
+	exec(t, tx, `SELECT pg_advisory_xact_lock(1953064037, 2)`)
+	var committing, calling sync.WaitGroup
+	for i, g := range all {
+		calling.Add(1)
+		committing.Go(func() {
+			calling.Done()
+			if got, err := g.Commit(t.Context(), 2); err != nil || got != 2 {
+				t.Errorf("Commit: %d, %v", got, err)
+			}
+		})
+		if i == 0 {
+			awaitLockWaiters(t, db, 1)
+		}
+	}
+	calling.Wait()
+	rollBack(t, tx)
+	committing.Wait()
+	if n := writes.count.Load() - before; n == 0 || n > callers/4 {
+		t.Errorf("%d transactions for %d commits", n, callers)
 	}
 }

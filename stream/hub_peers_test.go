@@ -2,10 +2,11 @@ package stream_test
 
 import (
 	"bytes"
-	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -14,8 +15,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/tidewire/tidewire/internal/pgtest"
-	"github.com/tidewire/tidewire/migrate"
 	"github.com/tidewire/tidewire/stream"
 )
 
@@ -114,32 +113,14 @@ func TestPeers_NothingIsRead(t *testing.T) {
 	}
 }
 
-// TestPeers_HeadersAreRead: messages with headers have to be read back, and the other process is told so.
-func TestPeers_HeadersAreRead(t *testing.T) {
-	t.Parallel()
-	db, s := ensure(t)
-	var net network
-	h, _ := runHub(t, db.Pool, stream.HubConfig{Poll: never, NoListen: true, Peers: net.node()})
-	other, _ := runHub(t, db.Pool, stream.HubConfig{Poll: never, NoListen: true, Peers: net.node()})
-	a, sub := run(t, db.Pool, s, stream.AppenderConfig{Hub: h}), subscribe(t, other, s, stream.After(0))
-	for n := range int64(3) {
-		mustAppend(t, a, stream.Message{Headers: []byte(`{"a":  1}`)})
-		if page := next(t, sub); page[0].Position != n+1 || string(page[0].Headers) != `{"a": 1}` {
-			t.Fatalf("%+v", page)
-		}
-	}
-}
-
 // TestPeers_LostRepeatedReordered: three processes append to two streams, some transactions fail, and what the
 // processes tell each other is lost, repeated and reordered. Each subscription gets exactly what is stored.
 func TestPeers_LostRepeatedReordered(t *testing.T) {
 	t.Parallel()
-	for seed := range pgtest.Seeds() {
-		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
-			t.Parallel()
-			peersHistory(t, seed)
-		})
-	}
+	notShort(t)
+	forSeeds(t, func(t *testing.T, seed uint64) {
+		peersHistory(t, seed)
+	})
 }
 
 func peersHistory(t *testing.T, seed uint64) {
@@ -198,15 +179,15 @@ func transactions(t *testing.T, pool *pgxpool.Pool, s *stream.Stream, h *stream.
 			t.Error(err)
 		}
 		h.Notify(s)
-		time.Sleep(time.Duration(random.IntN(3)) * time.Millisecond)
 	}
 }
 
-// unreliable returns a network's pass: of ten pages one is lost, one comes twice, and three are late.
+// unreliable returns a network's pass: of ten pages one is lost, one comes twice, and three come after some of the following ones.
 func unreliable(t *testing.T, seed uint64) func(deliver func()) {
 	random := rand.New(rand.NewPCG(seed, 4))
-	var late sync.WaitGroup
-	t.Cleanup(late.Wait)
+	var delivering sync.WaitGroup
+	t.Cleanup(delivering.Wait)
+	var late []func()
 	return func(deliver func()) { // under the network's lock
 		times := 1
 		switch random.IntN(10) {
@@ -216,95 +197,76 @@ func unreliable(t *testing.T, seed uint64) func(deliver func()) {
 			times = 2
 		}
 		for range times {
-			wait := time.Duration(0)
 			if random.IntN(10) < 3 {
-				wait = time.Duration(random.IntN(30)) * time.Millisecond
+				late = append(late, deliver)
+			} else {
+				delivering.Go(deliver)
 			}
-			late.Go(func() {
-				time.Sleep(wait)
-				deliver()
-			})
+		}
+		for len(late) > 0 && random.IntN(4) == 0 {
+			i := random.IntN(len(late))
+			delivering.Go(late[i])
+			late = append(late[:i], late[i+1:]...)
 		}
 	}
-}
-
-// TestPeers_Failover: pages that another process has sent before a failover, and that are lost, arrive after it and are
-// not delivered, also if the stream has nothing else yet.
-func TestPeers_Failover(t *testing.T) {
-	t.Parallel()
-	p := pgtest.StartPair(t, openMigrated)
-	p.Unsynchronised(t)
-	var late []func()
-	net := network{pass: func(deliver func()) { late = append(late, deliver) }} // under its lock
-	var all []*stream.Stream
-	for _, name := range []string{"empty", "kept"} {
-		s, err := stream.Ensure(t.Context(), p.Pool, name, stream.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, s)
-	}
-	pool := bothOf(t, p)
-	hub, _ := runHub(t, pool, stream.HubConfig{Poll: 100 * time.Millisecond, Peers: net.node()})
-	listener := net.node() // a process that hears all, and is asked nothing
-	received := make(map[int32]func([]byte))
-	var appenders []*stream.Appender
-	for _, s := range all {
-		listener.Listen(s.ID(), func(page []byte) { received[s.ID()](page) })
-		appenders = append(appenders, run(t, pool, s, stream.AppenderConfig{Hub: hub}))
-	}
-	kept := appendEach(t, appenders[1], "kept", 5)
-	p.CatchUp(t)
-	p.Detach(t)
-	for _, a := range appenders {
-		appendEach(t, a, "lost", 3)
-	}
-	after := p.Promote(t)
-	if _, err := migrate.EnterHistory(t.Context(), after); err != nil { // before that, nobody can tell the pages from those of now
-		t.Fatal(err)
-	}
-
-	other, _ := runHub(t, after, stream.HubConfig{Poll: never, NoListen: true, Peers: peersFunc(func(id int32, receive func([]byte)) { received[id] = receive })})
-	subs := []*stream.Subscription{subscribe(t, other, all[0], stream.After(0)), subscribe(t, other, all[1], stream.After(kept[4]))}
-	for _, sub := range subs {
-		nothingYet(t, sub)
-	}
-	net.mu.Lock()
-	deliveries := late
-	net.mu.Unlock()
-	if len(deliveries) == 0 {
-		t.Fatal("no pages were sent")
-	}
-	for _, deliver := range deliveries {
-		deliver()
-	}
-	for i, sub := range subs {
-		first := mustAppend(t, appenders[i], messages("new")...)
-		other.Notify(all[i])
-		if page := next(t, sub); page[0].Position != first || string(page[0].Payload) != "new" {
-			t.Errorf("stream %q: %+v, want the new message at %d", all[i].Name(), page, first)
-		}
-	}
-}
-
-// nothingYet reads what there is, which is nothing.
-func nothingYet(t *testing.T, sub *stream.Subscription) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	time.AfterFunc(200*time.Millisecond, cancel)
-	if page, err := sub.Next(ctx); err == nil {
-		t.Fatalf("%+v, want nothing", page)
-	}
-}
-
-// peersFunc hears, and says nothing.
-type peersFunc func(id int32, receive func([]byte))
-
-func (f peersFunc) Send(int32, []byte) {}
-
-func (f peersFunc) Listen(id int32, receive func([]byte)) (stop func()) {
-	f(id, receive)
-	return func() {}
 }
 
 var errFails = errors.New("this transaction fails")
+
+// sameMessages compares messages, headers by their meaning.
+func sameMessages(t *testing.T, what string, got, want []stream.Message) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Errorf("%s: %d messages, want %d", what, len(got), len(want))
+		return
+	}
+	for i := range got {
+		g, w := got[i], want[i]
+		var gh, wh any
+		json.Unmarshal(g.Headers, &gh)
+		json.Unmarshal(w.Headers, &wh)
+		if g.Position != w.Position || g.Key != w.Key || string(g.Payload) != string(w.Payload) || !g.Time.Equal(w.Time) ||
+			!reflect.DeepEqual(gh, wh) || (g.Payload == nil) != (w.Payload == nil) {
+			t.Fatalf("%s: message %d is %+v, and in PostgreSQL %+v", what, i, g, w)
+		}
+	}
+}
+
+// appendAll appends calls of several sizes, with and without keys and headers.
+func appendAll(t *testing.T, pool *pgxpool.Pool, s *stream.Stream, h *stream.Hub, calls int, seed uint64) {
+	random := rand.New(rand.NewPCG(seed, 3))
+	a := run(t, pool, s, stream.AppenderConfig{Hub: h})
+	var waiting sync.WaitGroup
+	for n := range calls {
+		msgs := make([]stream.Message, 1+random.IntN(3))
+		if random.IntN(20) == 0 {
+			msgs = make([]stream.Message, 300)
+		}
+		for i := range msgs {
+			msgs[i].Payload = fmt.Append(nil, seed, " ", n, " ", i)
+			if random.IntN(2) == 0 {
+				msgs[i].Key = fmt.Sprint("key-", n)
+			}
+			if random.IntN(20) == 0 {
+				msgs[i].Headers = json.RawMessage(`{"b":  1, "a": [2]}`)
+			}
+			if random.IntN(20) == 0 {
+				msgs[i].Payload = nil
+			}
+		}
+		waiting.Add(1)
+		if err := a.Submit(t.Context(), msgs, func(_ stream.Appended, err error) {
+			if err != nil {
+				t.Error(err)
+			}
+			waiting.Done()
+		}); err != nil {
+			t.Error(err)
+			waiting.Done()
+		}
+		if random.IntN(2) == 0 {
+			waiting.Wait()
+		}
+	}
+	waiting.Wait()
+}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/tidewire/tidewire/internal/testkit"
 	"github.com/tidewire/tidewire/stream"
 )
 
@@ -100,9 +101,7 @@ func TestHub_IdleAsksForNoStream(t *testing.T) {
 		last = ensureOn(t, db.Pool, fmt.Sprint(n))
 		if n == 0 {
 			exec(t, db.Pool, `SELECT tidewire.own_stream(1000)`)
-			if _, err := db.Pool.Exec(t.Context(), `SELECT setval('tidewire.stream_1000_position_seq', 7)`); err != nil {
-				t.Fatal(err)
-			}
+			exec(t, db.Pool, `SELECT setval('tidewire.stream_1000_position_seq', 7)`)
 		}
 		for range 20 {
 			sub := subscribe(t, h, last, stream.After(0))
@@ -114,11 +113,9 @@ func TestHub_IdleAsksForNoStream(t *testing.T) {
 		}
 	}
 	// Transactions of others that are under way may make more looks necessary.
-	await(t, "ten looks with nothing else", func() bool {
+	testkit.Eventually(t, "ten looks with nothing else", func() bool {
 		from, others := looks.count.Load(), looks.others.Load()
-		for looks.count.Load() < from+10 {
-			time.Sleep(time.Millisecond)
-		}
+		testkit.Eventually(t, "looks", func() bool { return looks.count.Load() >= from+10 })
 		return looks.others.Load() == others
 	})
 	stop()
@@ -139,23 +136,12 @@ func TestHub_FindsCommitsAfterAPoll(t *testing.T) {
 	h, _ := runHub(t, pool, stream.HubConfig{Poll: 10 * time.Millisecond})
 	sub := subscribe(t, h, s, stream.After(0))
 	for n := range 3 {
-		tx, err := db.Pool.Begin(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer tx.Rollback(context.Background())
-		if _, err := tx.Exec(t.Context(), `SELECT tidewire.take_positions(1000, 'tidewire.stream_1000_position_seq', 1, 1, $1)`, n); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := tx.Exec(t.Context(), `INSERT INTO tidewire.stream_1000 (position, payload) VALUES (currval('tidewire.stream_1000_position_seq'), '')`); err != nil {
-			t.Fatal(err)
-		}
-		for until := polls.count.Load() + 3; polls.count.Load() < until; {
-			time.Sleep(time.Millisecond)
-		}
-		if err := tx.Commit(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		tx := begin(t, db.Pool, "")
+		exec(t, tx, `SELECT tidewire.take_positions(1000, 'tidewire.stream_1000_position_seq', 1, 1, $1)`, n)
+		exec(t, tx, `INSERT INTO tidewire.stream_1000 (position, payload) VALUES (currval('tidewire.stream_1000_position_seq'), '')`)
+		until := polls.count.Load() + 3
+		testkit.Eventually(t, "polls", func() bool { return polls.count.Load() >= until })
+		commitTx(t, tx)
 		if page := next(t, sub); len(page) != 1 || page[0].Position != int64(n+1) {
 			t.Errorf("page %v, want position %d", page, n+1)
 		}
@@ -256,9 +242,7 @@ func TestHub_ContinuesAfterDeletedMessages(t *testing.T) {
 	if page := next(t, subscribe(t, h, s, stream.After(2))); page[0].Position != 3 {
 		t.Errorf("page %v, want position 3", page)
 	}
-	if _, err := db.Pool.Exec(t.Context(), `DELETE FROM tidewire.stream_1000`); err != nil {
-		t.Fatal(err)
-	}
+	exec(t, db.Pool, `DELETE FROM tidewire.stream_1000`)
 	if page := next(t, subscribe(t, h, s, stream.After(0))); len(page) != 1 || page[0].Position != 3 {
 		t.Errorf("page %v, want what the Hub has kept", page)
 	}
@@ -293,5 +277,64 @@ func TestNextUpTo_NeverMore(t *testing.T) {
 	}
 	if _, err := subscribe(t, h, s, stream.After(0)).NextUpTo(t.Context(), 0); !errors.Is(err, stream.ErrInvalid) {
 		t.Errorf("up to 0: %v, want ErrInvalid", err)
+	}
+}
+
+// TestSubscription_TryNext returns what is there, and nothing at the end; Wait returns when there is more.
+func TestSubscription_TryNext(t *testing.T) {
+	t.Parallel()
+	db, s := ensure(t)
+	h, _ := runHub(t, db.Pool, stream.HubConfig{Poll: 20 * time.Millisecond})
+	a := run(t, db.Pool, s, stream.AppenderConfig{})
+	ctx := t.Context()
+	sub, err := h.Subscribe(ctx, s, stream.After(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sub.Close()
+	if page, err := sub.TryNext(ctx, 10); err != nil || len(page) != 0 {
+		t.Fatalf("of an empty stream: %d messages, %v", len(page), err)
+	}
+	want := int64(0)
+	for round := range 20 {
+		first := mustAppend(t, a, stream.Message{Payload: []byte("a")}, stream.Message{Payload: []byte("b")}, stream.Message{Payload: []byte("c")})
+		if want == 0 {
+			want = first
+		}
+		for want < first+3 {
+			if err := sub.Wait(ctx); err != nil {
+				t.Fatal(err)
+			}
+			page, err := sub.TryNext(ctx, 2)
+			if err != nil || len(page) > 2 {
+				t.Fatalf("round %d: %d messages, %v", round, len(page), err)
+			}
+			for _, m := range page {
+				if m.Position != want {
+					t.Fatalf("round %d: position %d, want %d", round, m.Position, want)
+				}
+				want++
+			}
+		}
+		if page, err := sub.TryNext(ctx, 2); err != nil || len(page) != 0 {
+			t.Fatalf("at the end: %d messages, %v", len(page), err)
+		}
+	}
+	short, cancel := context.WithTimeout(ctx, 30*time.Millisecond)
+	defer cancel()
+	for err = nil; err == nil; { // it may return without a reason
+		if err = sub.Wait(short); err == nil {
+			_, err = sub.TryNext(short, 1)
+		}
+	}
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Wait at the end: %v", err)
+	}
+	sub.Close()
+	if err := sub.Wait(ctx); !errors.Is(err, stream.ErrClosed) {
+		t.Errorf("Wait after Close: %v", err)
+	}
+	if _, err := sub.TryNext(ctx, 1); !errors.Is(err, stream.ErrClosed) {
+		t.Errorf("TryNext after Close: %v", err)
 	}
 }

@@ -6,11 +6,12 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tidewire/tidewire/internal/pgtest"
+	"github.com/tidewire/tidewire/internal/testkit"
 	"github.com/tidewire/tidewire/stream"
 )
 
@@ -29,10 +30,7 @@ func ensurePartedOwn(t *testing.T, n int) (pgtest.DB, *stream.Stream) {
 func ensurePartedIn(t *testing.T, n int, own bool) (pgtest.DB, *stream.Stream) {
 	t.Helper()
 	db := setup(t)
-	s, err := stream.Ensure(t.Context(), db.Pool, "parted", stream.Options{Keyed: true, Partitions: n, OwnTables: own})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := ensureWith(t, db.Pool, "parted", stream.Options{Keyed: true, Partitions: n, OwnTables: own})
 	return db, s
 }
 
@@ -92,30 +90,6 @@ func TestPartitions_AreOneThing(t *testing.T) {
 	}
 }
 
-func TestPartitions_SetRetention(t *testing.T) {
-	t.Parallel()
-	_, s := ensurePartedOwn(t, 3)
-	want := stream.Retention{MaxAge: time.Hour, MaxBytes: 1 << 30}
-	if err := s.SetRetention(t.Context(), want); err != nil {
-		t.Fatal(err)
-	}
-	info, err := s.Info(t.Context())
-	if err != nil || info.Retention != want || info.Segments != 3 || info.Bytes == 0 {
-		t.Errorf("Info: %+v, %v", info, err)
-	}
-	info, err = s.Partition(2).Info(t.Context())
-	want.MaxBytes /= 3
-	if err != nil || info.Retention != want {
-		t.Errorf("Info of a partition: %+v, %v, want %+v", info, err, want)
-	}
-	if err := s.SetRetention(t.Context(), stream.Retention{}); err != nil {
-		t.Fatal(err)
-	}
-	if info, err := s.Partition(2).Info(t.Context()); err != nil || info.Retention != (stream.Retention{}) {
-		t.Errorf("Info of a partition that keeps all: %+v, %v", info, err)
-	}
-}
-
 func TestPartitions_Names(t *testing.T) {
 	t.Parallel()
 	db := setup(t)
@@ -142,61 +116,36 @@ func TestPartitions_Names(t *testing.T) {
 // run.
 func TestPartitions_Most(t *testing.T) {
 	t.Parallel()
-	db := setup(t)
-	before := relations(t, db)
-	most := 160
-	if pgtest.Seeds() > 1 {
-		most = stream.MaxPartitions
-	}
-	s, err := stream.Ensure(t.Context(), db.Pool, "most", stream.Options{Keyed: true, Partitions: most, OwnTables: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	a := runParted(t, pools(t, db.URL, 1)[0], s, stream.PartitionedConfig{})
-	var calling sync.WaitGroup
-	for range s.Partitions() {
-		calling.Go(func() {
-			if _, err := a.Append(t.Context(), stream.Message{}); err != nil {
-				t.Error(err)
+	for name, most := range map[string]int{"some": 24, "most": stream.MaxPartitions} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if most > 100 {
+				testkit.Long(t)
 			}
-		})
-	}
-	calling.Wait()
-	info, err := s.Info(t.Context())
-	if err != nil || info.Head != int64(most) || info.Segments != most {
-		t.Errorf("Info: %+v, %v", info, err)
-	}
-	if err := stream.Drop(t.Context(), db.Pool, "most"); err != nil {
-		t.Fatal(err)
-	}
-	if after := relations(t, db); after != before {
-		t.Errorf("%d relations and rows are left", after-before)
-	}
-}
-
-// TestPartitions_RacedWithDrop: each Ensure returns a complete, new stream, and no
-// call fails because of the others.
-func TestPartitions_RacedWithDrop(t *testing.T) {
-	t.Parallel()
-	db := setup(t)
-	nodes := pools(t, db.URL, 3)
-	var racing sync.WaitGroup
-	for i := range 6 {
-		racing.Go(func() {
-			for range 10 {
-				pool := nodes[i%len(nodes)]
-				if i < 3 {
-					s, err := stream.Ensure(t.Context(), pool, "flicker", stream.Options{Partitions: 5})
-					if err != nil || s.Partition(4) == nil {
+			db := setup(t)
+			before := relations(t, db)
+			s := ensureWith(t, db.Pool, "most", stream.Options{Keyed: true, Partitions: most, OwnTables: true})
+			a := runParted(t, pools(t, db.URL, 1)[0], s, stream.PartitionedConfig{})
+			var calling sync.WaitGroup
+			for range s.Partitions() {
+				calling.Go(func() {
+					if _, err := a.Append(t.Context(), stream.Message{}); err != nil {
 						t.Error(err)
 					}
-				} else if err := stream.Drop(t.Context(), pool, "flicker"); err != nil && !errors.Is(err, stream.ErrNotFound) {
-					t.Error(err)
-				}
+				})
+			}
+			calling.Wait()
+			if info := inspect(t, s); info.Head != int64(most) || info.Segments != most {
+				t.Errorf("Info: %+v", info)
+			}
+			if err := stream.Drop(t.Context(), db.Pool, "most"); err != nil {
+				t.Fatal(err)
+			}
+			if after := relations(t, db); after != before {
+				t.Errorf("%d relations and rows are left", after-before)
 			}
 		})
 	}
-	racing.Wait()
 }
 
 // TestPartitions_GoOnWhereOthersFailed leaves a stream half created, and half
@@ -209,10 +158,7 @@ func TestPartitions_GoOnWhereOthersFailed(t *testing.T) {
 	if _, err := stream.Lookup(t.Context(), db.Pool, "half"); !errors.Is(err, stream.ErrNotFound) {
 		t.Errorf("Lookup of half a stream: %v, want ErrNotFound", err)
 	}
-	s, err := stream.Ensure(t.Context(), db.Pool, "half", stream.Options{Partitions: 4})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := ensureWith(t, db.Pool, "half", stream.Options{Partitions: 4})
 	if _, err := runParted(t, db.Pool, s, stream.PartitionedConfig{}).AppendAs(t.Context(), stream.RequestID{Client: "p"}, stream.Message{}); err != nil {
 		t.Fatal(err)
 	}
@@ -221,9 +167,7 @@ func TestPartitions_GoOnWhereOthersFailed(t *testing.T) {
 	if _, err := stream.Lookup(t.Context(), db.Pool, "half"); !errors.Is(err, stream.ErrNotFound) {
 		t.Errorf("Lookup of a stream that is being dropped: %v, want ErrNotFound", err)
 	}
-	if s, err = stream.Ensure(t.Context(), db.Pool, "half", stream.Options{Partitions: 4}); err != nil {
-		t.Fatal(err)
-	}
+	s = ensureWith(t, db.Pool, "half", stream.Options{Partitions: 4})
 	if info, err := s.Info(t.Context()); err != nil || info.Head != 0 {
 		t.Errorf("a new stream: %+v, %v", info, err)
 	}
@@ -283,21 +227,89 @@ func TestPartitions_GroupsAreSummed(t *testing.T) {
 	}
 }
 
-// TestPartitionOf_SameInSQL also pins some values: they must never change.
-func TestPartitionOf_SameInSQL(t *testing.T) {
+func TestPartitionedAppender_Routes(t *testing.T) {
 	t.Parallel()
-	db, s := ensureParted(t, 7)
-	for n := range 300 {
-		key := strings.Repeat(fmt.Sprint("ключ ", n, `\'"`), n%5+1)
-		var want int
-		if err := db.Pool.QueryRow(t.Context(), `SELECT tidewire.partition_of($1, 7)`, key).Scan(&want); err != nil {
+	db, s := ensureParted(t, 4)
+	var committed sync.Map
+	a := runParted(t, db.Pool, s, stream.PartitionedConfig{OnCommit: func(p int, last int64) { committed.Store(p, last) }})
+	keyed := func(key string) stream.Message { return stream.Message{Key: key, Payload: []byte(key)} }
+	one, other := "a", "a"
+	for n := 0; s.PartitionOf(other) == s.PartitionOf(one); n++ {
+		other = fmt.Sprint(n)
+	}
+	at, err := a.Append(t.Context(), stream.Message{}, keyed(one), keyed(one))
+	if want := (stream.Appended{Partition: s.PartitionOf(one), First: 1, Last: 3}); err != nil || at != want {
+		t.Errorf("by key: %v, %v, want %v", at, err, want)
+	}
+	if _, err := a.Append(t.Context(), keyed(one), keyed(other)); !errors.Is(err, stream.ErrCrossPartition) {
+		t.Errorf("keys of two partitions: %v, want ErrManyPartitions", err)
+	}
+	client := stream.RequestID{Client: "client", Sequence: 1}
+	for n := range 2 {
+		at, err := a.AppendAs(t.Context(), client, messages("p")...)
+		if want := (stream.Appended{Partition: s.PartitionOf(client.Client), First: at.First, Last: at.First, Duplicate: n > 0}); err != nil || at != want {
+			t.Errorf("by client: %+v, %v, want %+v", at, err, want)
+		}
+		wantAt(t, s.Partition(at.Partition), at.First, "p")
+	}
+	stored, err := a.AppendAs(t.Context(), stream.RequestID{Client: "client", Sequence: 2}, keyed(other))
+	if err != nil || stored.Partition != s.PartitionOf(other) {
+		t.Errorf("by key before the client: %v, %v", stored, err)
+	}
+	turns := make(map[int]int)
+	for range 8 {
+		at, err := a.Append(t.Context(), stream.Message{})
+		if err != nil {
 			t.Fatal(err)
 		}
-		if got := s.PartitionOf(key); got != want {
-			t.Errorf("%q is in %d, SQL says %d", key, got, want)
+		turns[at.Partition]++
+	}
+	if fmt.Sprint(turns) != "map[0:2 1:2 2:2 3:2]" {
+		t.Errorf("spread %v", turns)
+	}
+	testkit.Eventually(t, "OnCommit of all partitions", func() bool {
+		n := 0
+		committed.Range(func(any, any) bool { n++; return true })
+		return n == 4
+	})
+	history, err := s.ReadKey(t.Context(), one, 0, 100, 10)
+	if got := payloads(t, history, err); len(got) != 2 {
+		t.Errorf("history of a key: %v", got)
+	}
+}
+
+// TestPublish_ToPartitions: messages with a key go to the same partition as in Go,
+// those without a key in a transaction go together.
+func TestPublish_ToPartitions(t *testing.T) {
+	t.Parallel()
+	db, s := ensureParted(t, 5)
+	for n := range 4 {
+		tx := begin(t, db.Pool, pgx.ReadCommitted)
+		for k := range 10 {
+			exec(t, tx, `SELECT tidewire.publish('parted', $1, NULL, 'sql')`, fmt.Sprint(n, "-", k))
+			exec(t, tx, `SELECT tidewire.publish('parted', NULL, NULL, $1)`, fmt.Appendf(nil, "%d keyless", n))
+		}
+		if err := s.AppendTx(t.Context(), tx, stream.Message{Key: "go 1"}, stream.Message{Key: "go 2"}, stream.Message{}); err != nil {
+			t.Fatal(err)
+		}
+		commitTx(t, tx)
+	}
+	stored, keyless := 0, make(map[string]int)
+	for i := range s.Partitions() {
+		for _, m := range everything(t, s.Partition(i)) {
+			stored++
+			if m.Key != "" && s.PartitionOf(m.Key) != i {
+				t.Errorf("key %q is in %d, not %d", m.Key, i, s.PartitionOf(m.Key))
+			}
+			if m.Key == "" && len(m.Payload) > 0 {
+				if before, found := keyless[string(m.Payload)]; found && before != i {
+					t.Errorf("%s is in %d and %d", m.Payload, before, i)
+				}
+				keyless[string(m.Payload)] = i
+			}
 		}
 	}
-	if got := [...]int{s.PartitionOf(""), s.PartitionOf("a"), s.PartitionOf("customer-42")}; got != [...]int{0xe3b0c442 % 7, 0xca978112 % 7, got[2]} {
-		t.Errorf("partitions %v", got)
+	if stored != 4*23 || len(keyless) != 4 {
+		t.Errorf("%d messages stored, %v without key", stored, keyless)
 	}
 }

@@ -1,69 +1,21 @@
 package stream_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/tidewire/tidewire/internal/pg"
 	"github.com/tidewire/tidewire/internal/pgtest"
+	"github.com/tidewire/tidewire/internal/testkit"
 	"github.com/tidewire/tidewire/stream"
 )
-
-// moveStream moves a stream to its own tables, like another process.
-func moveStream(t *testing.T, pool *pgxpool.Pool, s *stream.Stream) {
-	t.Helper()
-	exec(t, pool, `SELECT tidewire.own_stream($1)`, s.ID())
-}
-
-// isShared reports whether the messages of a stream are in the shared table, and wants
-// all of them in one place.
-func isShared(t *testing.T, db pgtest.DB, s *stream.Stream) (shared bool) {
-	t.Helper()
-	var tables bool
-	var messages int
-	err := db.Pool.QueryRow(t.Context(), `SELECT shared, to_regclass('tidewire.stream_' || id) IS NOT NULL,
-		(SELECT count(*) FROM tidewire.shared_message WHERE stream = id) FROM tidewire.stream WHERE id = $1`, s.ID()).Scan(&shared, &tables, &messages)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if shared == tables || !shared && messages > 0 {
-		t.Errorf("shared is %t, the stream has tables: %t, and %d messages in the shared one", shared, tables, messages)
-	}
-	return shared
-}
-
-// TestShared_FollowedWhileItMoves: subscriptions and appends of two nodes continue.
-func TestShared_FollowedWhileItMoves(t *testing.T) {
-	t.Parallel()
-	for seed := range uint64(3) {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			t.Parallel()
-			db, s := ensure(t)
-			cfg := stream.HubConfig{Announce: true, PageMessages: 20}
-			if seed == 2 {
-				cfg = stream.HubConfig{NoListen: true, Poll: 20 * time.Millisecond}
-			}
-			followUnderLoad(t, pools(t, db.URL, 2), s, cfg, 100, seed, func() {
-				await(t, "messages", func() bool { head, err := s.Head(t.Context()); return err == nil && head > int64(100*(seed+1)) })
-				moveStream(t, db.Pool, s)
-			})
-			if isShared(t, db, s) {
-				t.Error("the stream has not moved")
-			}
-			for i, m := range everything(t, s) {
-				if m.Position != int64(i+1) {
-					t.Fatalf("message %d is at %d", i, m.Position)
-				}
-			}
-		})
-	}
-}
 
 // TestShared_ReadByAnOutdatedHandle: an outdated handle can read moved messages in all
 // ways.
@@ -90,10 +42,7 @@ func TestShared_ReadByAnOutdatedHandle(t *testing.T) {
 			return len(page), err
 		},
 	} {
-		other, err := stream.Ensure(t.Context(), db.Pool, "of "+what, stream.Options{Keyed: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		other := ensureWith(t, db.Pool, "of "+what, stream.Options{Keyed: true})
 		mustAppend(t, run(t, db.Pool, other, stream.AppenderConfig{}), stream.Message{Key: "k", Payload: []byte("1")}, stream.Message{Payload: []byte("2")})
 		for range 2 {
 			if n, err := read(other); n != 2 || err != nil {
@@ -148,10 +97,7 @@ func TestShared_GetsItsOwn(t *testing.T) {
 			mustAppend(t, a, stream.Message{Payload: make([]byte, 300<<10)})
 		},
 	} {
-		s, err := stream.Ensure(t.Context(), db.Pool, name, stream.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := ensureWith(t, db.Pool, name, stream.Options{})
 		a := run(t, db.Pool, s, stream.AppenderConfig{})
 		mustAppend(t, a, stream.Message{Payload: []byte("first")})
 		if !isShared(t, db, s) {
@@ -166,81 +112,151 @@ func TestShared_GetsItsOwn(t *testing.T) {
 	}
 }
 
-// TestShared_MovesWhileNodesAppend: the appends of two nodes, some alone and some
-// together with others, are stored at the returned positions.
-func TestShared_MovesWhileNodesAppend(t *testing.T) {
+// TestAppendTx_NotSerializable: a transaction that PostgreSQL cancels gets that error, and not
+// that the stream was dropped.
+func TestAppendTx_NotSerializable(t *testing.T) {
 	t.Parallel()
-	db := setup(t)
-	const streams = 8
-	nodes := pools(t, db.URL, 2)
-	var handles []*stream.Stream
-	var appending sync.WaitGroup
-	for i := range streams {
-		for n, pool := range nodes {
-			s, err := stream.Ensure(t.Context(), pool, fmt.Sprint("s", i), stream.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if n == 0 {
-				handles = append(handles, s)
-			}
-			a := run(t, pool, s, stream.AppenderConfig{})
-			appending.Go(func() {
-				for k := range 40 {
-					payload := fmt.Sprint(n, " ", k)
-					first, err := firstOf(a.Append(t.Context(), stream.Message{Payload: []byte(payload)}))
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					got, err := s.Read(t.Context(), first-1, 1)
-					if err != nil || len(got) != 1 || string(got[0].Payload) != payload || got[0].Position != first {
-						t.Errorf("stream %d: %q at %d: %v, %v", i, payload, first, got, err)
-					}
-					if k == 5+3*i && n == 0 && i%2 == 0 {
-						moveStream(t, pool, s)
-					}
-				}
+	ensureBoth(t, func(t *testing.T, db pgtest.DB, s *stream.Stream) {
+		exec(t, db.Pool, `CREATE TABLE public.x (id int PRIMARY KEY, v int); INSERT INTO public.x VALUES (1, 1), (2, 1)`)
+		one, two := begin(t, db.Pool, pgx.Serializable), begin(t, db.Pool, pgx.Serializable)
+		exec(t, one, `SELECT sum(v) FROM public.x`)
+		exec(t, two, `SELECT sum(v) FROM public.x`)
+		exec(t, one, `UPDATE public.x SET v = 0 WHERE id = 1`)
+		exec(t, two, `UPDATE public.x SET v = 0 WHERE id = 2`)
+		publish(t, one, s, "from one")
+		commitTx(t, two)
+		err := one.Commit(t.Context())
+		if pg.Code(err) != "40001" {
+			t.Errorf("%s: %v, want 40001", pg.Code(err), err)
+		}
+	})
+}
+
+// TestAppendTx_BesideEnsureQueue: a publisher with a snapshot, and a transaction that makes a
+// queue from the stream, wait for the same lock, and do not deadlock.
+func TestAppendTx_BesideEnsureQueue(t *testing.T) {
+	t.Parallel()
+	ensureBoth(t, func(t *testing.T, db pgtest.DB, s *stream.Stream) {
+		holder := begin(t, db.Pool, pgx.ReadCommitted)
+		exec(t, holder, `SELECT pg_advisory_xact_lock(1953064037, $1)`, s.ID())
+		waiting := func(n int) {
+			testkit.Eventually(t, "waiters", func() bool {
+				return value[int](t, holder, `SELECT count(*) FROM pg_locks WHERE NOT granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`) >= n
 			})
 		}
+		tx := begin(t, db.Pool, pgx.RepeatableRead)
+		publish(t, tx, s, "x")
+		published, made := make(chan error, 1), make(chan error, 1)
+		go func() { published <- tx.Commit(context.Background()) }()
+		waiting(1)
+		go func() {
+			conn, err := pgx.Connect(context.Background(), db.URL)
+			if err == nil {
+				defer conn.Close(context.Background())
+				_, err = conn.Exec(context.Background(), `SELECT tidewire.ensure_queue($1, 5, '1 s', '1 min')`, s.ID())
+			}
+			made <- err
+		}()
+		waiting(2)
+		commitTx(t, holder)
+		pubErr, madeErr := <-published, <-made
+		if pg.Code(pubErr) == "40P01" || pg.Code(madeErr) == "40P01" {
+			t.Errorf("deadlock: commit: %v; ensure_queue: %v", pubErr, madeErr)
+		}
+		t.Logf("commit: %v; ensure_queue: %v", pubErr, madeErr)
+	})
+}
+
+// TestShared_GrantsMove: a role with grants on all tables can continue when a stream moves.
+func TestShared_GrantsMove(t *testing.T) {
+	t.Parallel()
+	ensureBoth(t, func(t *testing.T, db pgtest.DB, s *stream.Stream) {
+		role := newRole(t, db, onTables)
+		pool := poolWith(t, db.URL, func(cfg *pgxpool.Config) { cfg.ConnConfig.RuntimeParams["role"] = role })
+		a := run(t, pool, s, stream.AppenderConfig{})
+		request := stream.RequestID{Client: "p", Sequence: 1}
+		first := mustAppendAs(t, a, request, "x")
+		if err := stream.RotateRequests(t.Context(), pool, s); err != nil {
+			t.Errorf("rotation: %v", err)
+		}
+		if _, err := a.Append(t.Context(), make([]stream.Message, 300)...); err != nil {
+			t.Errorf("a large batch: %v", err)
+		}
+		if again, err := a.AppendAs(t.Context(), request, stream.Message{}); err != nil || !again.Duplicate || again.First != first {
+			t.Errorf("the request after it: %+v, %v", again, err)
+		}
+		if _, err := a.Append(t.Context(), stream.Message{}); err != nil {
+			t.Errorf("a small one after it: %v", err)
+		}
+		if all := everything(t, lookUp(t, pool, "orders")); len(all) != 302 {
+			t.Errorf("%d messages", len(all))
+		}
+	})
+}
+
+// TestShared_LongReadOfAMovedStream, by an outdated handle, returns fewer messages only before
+// a gap.
+func TestShared_LongReadOfAMovedStream(t *testing.T) {
+	t.Parallel()
+	db, s := ensure(t)
+	exec(t, db.Pool, `INSERT INTO tidewire.shared_message (stream, position, keyed, payload) SELECT $1, n, true, 'x' FROM generate_series(1, 30000) AS n`, s.ID())
+	if all, err := s.Read(t.Context(), 0, 20000); err != nil || len(all) != 20000 {
+		t.Errorf("shared: %d, %v", len(all), err)
 	}
-	appending.Wait()
-	for i, s := range handles {
-		if all := everything(t, s); len(all) != 80 || all[79].Position != 80 || isShared(t, db, s) != (i%2 == 1) {
-			t.Errorf("stream %d: %d messages, the last at %d", i, len(all), all[len(all)-1].Position)
+	moveStream(t, db.Pool, s)
+	if all, err := s.Read(t.Context(), 0, 20000); err != nil || len(all) != 20000 {
+		t.Errorf("by who does not know: %d, %v; want 20000, for there is no gap", len(all), err)
+	}
+	if all, err := s.Read(t.Context(), 0, 20000); err != nil || len(all) != 20000 {
+		t.Errorf("own: %d, %v", len(all), err)
+	}
+}
+
+// TestShared_MoveIsLost: a standby without the move takes over, which is simulated by SQL
+// here.
+func TestShared_MoveIsLost(t *testing.T) {
+	t.Parallel()
+	db, s := ensure(t)
+	a := run(t, db.Pool, s, stream.AppenderConfig{})
+	mustAppend(t, a, make([]stream.Message, 3)...)
+	first := mustAppendAs(t, a, stream.RequestID{Client: "p", Sequence: 1}, "once")
+	mustAppend(t, a, make([]stream.Message, 300)...)
+	exec(t, db.Pool, `INSERT INTO tidewire.shared_message (stream, position, keyed, payload) SELECT 1000, position, true, payload FROM tidewire.stream_1000 WHERE position <= 4;
+		INSERT INTO tidewire.shared_request_0 (stream, client, sequence, position, count) SELECT 1000, client, sequence, position, count FROM tidewire.request_1000_0;
+		DROP TABLE tidewire.stream_1000; DROP TABLE tidewire.request_1000_0, tidewire.request_1000_1, tidewire.request_1000_floor;
+		DELETE FROM tidewire.segment; DELETE FROM tidewire.request_window; UPDATE tidewire.stream SET shared = true`)
+	for range 2 {
+		if _, err := a.Append(t.Context(), stream.Message{}); err != nil {
+			t.Errorf("append: %v", err)
+		}
+		if _, err := s.Read(t.Context(), 0, 10); err != nil {
+			t.Errorf("read: %v", err)
+		}
+		if again := mustAppendAs(t, a, stream.RequestID{Client: "p", Sequence: 1}, "twice"); again != first {
+			t.Errorf("a request of before, repeated: %d, want %d", again, first)
 		}
 	}
 }
 
-// TestShared_Drop removes the messages, and all handles notice it.
-func TestShared_Drop(t *testing.T) {
+// TestShared_TablesCannotBeMade: if a stream's own tables cannot be created, and it does
+// not need them, it continues without.
+func TestShared_TablesCannotBeMade(t *testing.T) {
 	t.Parallel()
 	db, s := ensure(t)
 	a := run(t, db.Pool, s, stream.AppenderConfig{})
-	h, _ := runHub(t, db.Pool, stream.HubConfig{Poll: 20 * time.Millisecond})
 	mustAppend(t, a, stream.Message{})
-	sub := subscribe(t, h, s, stream.After(1))
-	if err := stream.Drop(t.Context(), db.Pool, s.Name()); err != nil {
-		t.Fatal(err)
+	forbidTables(t, db)
+	mustAppend(t, a, make([]stream.Message, 300)...)
+	mustAppend(t, a, stream.Message{})
+	if !isShared(t, db, s) {
+		t.Error("the stream has moved")
 	}
-	_, appendErr := a.Append(t.Context(), stream.Message{})
-	_, readErr := s.Read(t.Context(), 0, 1)
-	_, headErr := s.Head(t.Context())
-	_, nextErr := sub.Next(t.Context())
-	for what, err := range map[string]error{"Append": appendErr, "Read": readErr, "Head": headErr, "Next": nextErr} {
-		if !errors.Is(err, stream.ErrNotFound) {
-			t.Errorf("%s: %v, want ErrNotFound", what, err)
-		}
+	if _, err := a.AppendAs(t.Context(), stream.RequestID{Client: "p", Sequence: 1}, make([]stream.Message, 300)...); err != nil {
+		t.Errorf("a large request: %v", err)
 	}
-	var left int
-	if err := db.Pool.QueryRow(t.Context(), `SELECT count(*) FROM tidewire.shared_message`).Scan(&left); err != nil || left > 0 {
-		t.Errorf("%d messages are left, %v", left, err)
+	always := run(t, db.Pool, s, stream.AppenderConfig{Writer: stream.WriterConfig{Method: stream.Copy}})
+	if _, err := always.Append(t.Context(), stream.Message{}); err == nil || errors.Is(err, stream.ErrOutcomeUnknown) {
+		t.Errorf("a batch that has nowhere to be stored: %v", err)
 	}
-	tx := begin(t, db.Pool, pgx.ReadCommitted)
-	if err := s.AppendTx(t.Context(), tx, stream.Message{}); err == nil {
-		err = tx.Commit(t.Context())
-		if !errors.Is(err, pgx.ErrTxCommitRollback) && err == nil {
-			t.Error("published to a stream that was dropped")
-		}
-	}
+	mustAppend(t, a, stream.Message{})
 }

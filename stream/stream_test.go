@@ -1,56 +1,15 @@
 package stream_test
 
 import (
-	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
-	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
-	"github.com/tidewire/tidewire/internal/pgtest"
 	"github.com/tidewire/tidewire/stream"
 )
-
-// ensure returns a keyed stream on a migrated database.
-func ensure(t *testing.T) (pgtest.DB, *stream.Stream) {
-	t.Helper()
-	db := setup(t)
-	s, err := stream.Ensure(t.Context(), db.Pool, "orders", stream.Options{Keyed: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return db, s
-}
-
-// ensureOwn is ensure for a stream with its own tables, for tests that inspect them.
-func ensureOwn(t *testing.T) (pgtest.DB, *stream.Stream) {
-	t.Helper()
-	db := setup(t)
-	s, err := stream.Ensure(t.Context(), db.Pool, "orders", stream.Options{Keyed: true, OwnTables: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return db, s
-}
-
-// pools opens n more pools on db, as other nodes would.
-func pools(t *testing.T, url string, n int) []*pgxpool.Pool {
-	t.Helper()
-	all := make([]*pgxpool.Pool, n)
-	for i := range all {
-		var err error
-		if all[i], err = pgxpool.New(t.Context(), url); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(all[i].Close)
-	}
-	return all
-}
 
 func TestEnsure_MakesOnceAndFinds(t *testing.T) {
 	t.Parallel()
@@ -134,127 +93,67 @@ func TestEnsure_RacedMakesOne(t *testing.T) {
 	}
 }
 
-// TestEnsure_RacedWithDrop creates the stream in some goroutines while others drop
-// it: no call may fail because of that.
+// TestEnsure_RacedWithDrop creates streams in some goroutines while others drop them: each Ensure returns a complete stream, and no call fails
+// because of the others.
 func TestEnsure_RacedWithDrop(t *testing.T) {
 	t.Parallel()
+	notShort(t)
 	db := setup(t)
 	nodes := pools(t, db.URL, 3)
 	var racing sync.WaitGroup
-	for i := range 6 {
-		racing.Go(func() {
-			for range 20 {
-				pool := nodes[i%len(nodes)]
-				if i < 3 {
-					if _, err := stream.Ensure(t.Context(), pool, "flicker", stream.Options{}); err != nil {
+	for name, opts := range map[string]stream.Options{"plain": {}, "parts": {Partitions: 5}} {
+		for i := range 6 {
+			racing.Go(func() {
+				for range 8 {
+					pool := nodes[i%len(nodes)]
+					if i < 3 {
+						s, err := stream.Ensure(t.Context(), pool, name, opts)
+						if err != nil || opts.Partitions > 0 && s.Partition(4) == nil {
+							t.Error(err)
+						}
+					} else if err := stream.Drop(t.Context(), pool, name); err != nil && !errors.Is(err, stream.ErrNotFound) {
 						t.Error(err)
 					}
-				} else if err := stream.Drop(t.Context(), pool, "flicker"); err != nil && !errors.Is(err, stream.ErrNotFound) {
-					t.Error(err)
-				}
-			}
-		})
-	}
-	racing.Wait()
-}
-
-func TestDrop_TakesAllAndFreesTheName(t *testing.T) {
-	t.Parallel()
-	db, s := ensure(t)
-	a := run(t, db.Pool, s, stream.AppenderConfig{})
-	mustAppend(t, a, stream.Message{Payload: []byte("gone")})
-	if err := stream.Drop(t.Context(), db.Pool, "orders"); err != nil {
-		t.Fatal(err)
-	}
-	if err := stream.Drop(t.Context(), db.Pool, "orders"); !errors.Is(err, stream.ErrNotFound) {
-		t.Errorf("Drop again: %v, want ErrNotFound", err)
-	}
-	if _, err := s.Read(t.Context(), 0, 10); !errors.Is(err, stream.ErrNotFound) {
-		t.Errorf("Read: %v, want ErrNotFound", err)
-	}
-	if _, err := s.Head(t.Context()); !errors.Is(err, stream.ErrNotFound) {
-		t.Errorf("Head: %v, want ErrNotFound", err)
-	}
-	fresh, err := stream.Ensure(t.Context(), db.Pool, "orders", stream.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := a.Append(t.Context(), stream.Message{}); !errors.Is(err, stream.ErrNotFound) {
-		t.Errorf("Append to the dropped one: %v, want ErrNotFound", err)
-	}
-	if head, err := fresh.Head(t.Context()); head != 0 || err != nil || fresh.ID() == s.ID() {
-		t.Errorf("new stream of the name: id %d, head %d, %v", fresh.ID(), head, err)
-	}
-	var sequences int
-	err = db.Pool.QueryRow(t.Context(), `SELECT count(*) FROM pg_class WHERE relname LIKE 'stream\_1000\_%'`).Scan(&sequences)
-	if err != nil || sequences != 0 {
-		t.Errorf("%d relations of the dropped stream are left, %v", sequences, err)
-	}
-}
-
-// TestDrop_UnderLoad drops a stream with many appends: each append is stored before
-// the drop, or gets ErrNotFound.
-func TestDrop_UnderLoad(t *testing.T) {
-	t.Parallel()
-	db, s := ensure(t)
-	var calling sync.WaitGroup
-	var stored atomic.Int64
-	for _, pool := range pools(t, db.URL, 3) {
-		a := run(t, pool, s, stream.AppenderConfig{})
-		for range 4 {
-			calling.Go(func() {
-				for {
-					if _, err := a.Append(t.Context(), stream.Message{Payload: []byte("x")}); errors.Is(err, stream.ErrNotFound) {
-						return
-					} else if err != nil {
-						t.Error(err)
-						return
-					}
-					stored.Add(1)
 				}
 			})
 		}
 	}
-	for stored.Load() < 100 && !t.Failed() {
-		time.Sleep(time.Millisecond)
-	}
-	if err := stream.Drop(t.Context(), db.Pool, "orders"); err != nil {
-		t.Error(err)
-	}
-	calling.Wait()
+	racing.Wait()
 }
 
-// TestDrop_DoesNotBlockWritersBesideALongReader: a waiting lock request blocks all
-// later ones (lock queue), so Drop must not wait.
-func TestDrop_DoesNotBlockWritersBesideALongReader(t *testing.T) {
+// TestList_DroppedMeanwhile drops one of the streams that List has found, before
+// List reads their partitions: List returns the others.
+func TestList_DroppedMeanwhile(t *testing.T) {
 	t.Parallel()
-	db, s := ensureOwn(t)
-	a := run(t, db.Pool, s, stream.AppenderConfig{})
-	mustAppend(t, a, stream.Message{})
-	reader, err := db.Pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
+	db, _ := ensureParted(t, 2)
+	for _, name := range []string{"after", "zero"} {
+		ensureWith(t, db.Pool, name, stream.Options{Partitions: 1})
 	}
-	defer reader.Rollback(context.Background())
-	if _, err := reader.Exec(t.Context(), `LOCK TABLE tidewire.stream_1000 IN ACCESS SHARE MODE`); err != nil {
-		t.Fatal(err)
-	}
-	pool, drops := countingPool(t, db.URL, "tidewire.drop_stream")
-	var dropping sync.WaitGroup
-	dropping.Go(func() {
-		if err := stream.Drop(t.Context(), pool, "orders"); err != nil {
+	pool := poolBefore(t, db.URL, "WHERE parent = $1", sync.OnceFunc(func() {
+		if err := stream.Drop(t.Context(), db.Pool, "parted"); err != nil {
 			t.Error(err)
 		}
-	})
-	// An append that waited for the drop would also wait for the reader, and so forever.
-	ctx := soon(t)
-	for n := 0; n < 20 || drops.count.Load() < 3; n++ {
-		if _, err := a.Append(ctx, stream.Message{}); err != nil {
-			t.Fatalf("append beside a drop that waits: %v", err)
-		}
+	}))
+	all, err := stream.LookupEvery(t.Context(), pool)
+	if err != nil || len(all) != 2 || all[0].Name() != "after" || all[1].Name() != "zero" {
+		t.Errorf("%d streams, %v, want after and zero", len(all), err)
 	}
-	if err := reader.Rollback(t.Context()); err != nil {
-		t.Fatal(err)
+}
+
+// TestPartitionOf_SameInSQL also pins some values: they must never change.
+func TestPartitionOf_SameInSQL(t *testing.T) {
+	t.Parallel()
+	db, s := ensureParted(t, 7)
+	var keys []string
+	var want []int32
+	for n := range 300 {
+		key := strings.Repeat(fmt.Sprint("ключ ", n, `\'"`), n%5+1)
+		keys, want = append(keys, key), append(want, int32(s.PartitionOf(key)))
 	}
-	dropping.Wait()
+	if got := value[[]int32](t, db.Pool, `SELECT array_agg(tidewire.partition_of(key, 7) ORDER BY n) FROM unnest($1::text[]) WITH ORDINALITY AS k (key, n)`, keys); !slices.Equal(got, want) {
+		t.Errorf("SQL says %d, Go %d", got, want)
+	}
+	if got := [...]int{s.PartitionOf(""), s.PartitionOf("a")}; got != [...]int{0xe3b0c442 % 7, 0xca978112 % 7} {
+		t.Errorf("partitions %v", got)
+	}
 }

@@ -28,10 +28,7 @@ func watchedBy(t *testing.T, opts stream.Options, sql ...string) (pgtest.DB, *st
 	t.Helper()
 	db := setup(t)
 	pgtest.SetDefaults(t, db, map[string]string{"search_path": "public"}) // the role has the name of Tidewire's schema
-	s, err := stream.Ensure(t.Context(), db.Pool, "feed", opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := ensureWith(t, db.Pool, "feed", opts)
 	for _, line := range sql {
 		exec(t, db.Pool, line)
 	}
@@ -84,9 +81,7 @@ func TestWatch_Changes(t *testing.T) {
 			commitTx(t, tx)
 			rolled := begin(t, db.Pool, level)
 			exec(t, rolled, `INSERT INTO orders VALUES (9, 'no')`)
-			if err := rolled.Rollback(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			rollBack(t, rolled)
 			wantChanges(t, s,
 				`1 insert {"id": 1, "name": "a", "twice": 2}`,
 				`2 insert {"id": 2, "name": "b", "twice": 4}`,
@@ -198,9 +193,8 @@ func TestWatch_NamesThatChange(t *testing.T) {
 	ensureOn(t, db.Pool, "again")
 	exec(t, db.Pool, `SELECT tidewire.watch('"a ""b".orders', 'again')`)
 	exec(t, db.Pool, `DROP TABLE "a ""b".orders`)
-	var left int
-	if err := db.Pool.QueryRow(t.Context(), `SELECT count(*) FROM tidewire.watches`).Scan(&left); err != nil || left != 0 {
-		t.Errorf("%d watches of a dropped table, %v", left, err)
+	if left := value[int](t, db.Pool, `SELECT count(*) FROM tidewire.watches`); left != 0 {
+		t.Errorf("%d watches of a dropped table", left)
 	}
 }
 
@@ -239,13 +233,15 @@ func TestWatch_Invalid(t *testing.T) {
 // json does not make its function run with the rights of Tidewire.
 func TestWatch_Rights(t *testing.T) {
 	t.Parallel()
-	db, s := watchedBy(t, stream.Options{}, `CREATE ROLE watch_owner`, `CREATE ROLE watch_writer`, `CREATE SCHEMA watch_app AUTHORIZATION watch_owner`,
-		`GRANT USAGE ON SCHEMA watch_app TO watch_writer`)
-	defer exec(t, db.Pool, `DROP OWNED BY watch_owner, watch_writer CASCADE; DROP ROLE watch_owner, watch_writer`)
+	db, s := watchedBy(t, stream.Options{})
+	name := dbName(t, db)
+	named := strings.NewReplacer("watch_owner", name+"_owner", "watch_writer", name+"_writer").Replace // roles belong to the server
+	exec(t, db.Pool, named(`CREATE ROLE watch_owner; CREATE ROLE watch_writer; CREATE SCHEMA watch_app AUTHORIZATION watch_owner; GRANT USAGE ON SCHEMA watch_app TO watch_writer`))
+	defer exec(t, db.Pool, named(`DROP OWNED BY watch_owner, watch_writer CASCADE; DROP ROLE watch_owner, watch_writer`))
 	as := func(role string, lines ...string) error {
 		return pgx.BeginFunc(t.Context(), db.Pool, func(tx pgx.Tx) error {
 			for _, line := range append([]string{`SET LOCAL ROLE ` + role}, lines...) {
-				if _, err := tx.Exec(t.Context(), line); err != nil {
+				if _, err := tx.Exec(t.Context(), named(line)); err != nil {
 					return err
 				}
 			}
@@ -259,11 +255,11 @@ func TestWatch_Rights(t *testing.T) {
 		}
 	}
 	must(as("watch_owner", `CREATE TABLE watch_app.orders (id int PRIMARY KEY)`, `GRANT INSERT ON watch_app.orders TO watch_writer`))
-	exec(t, db.Pool, `GRANT USAGE ON SCHEMA tidewire TO watch_owner`)
+	exec(t, db.Pool, named(`GRANT USAGE ON SCHEMA tidewire TO watch_owner`))
 	if err := as("watch_owner", `SELECT tidewire.watch('watch_app.orders', 'feed')`); pg.Code(err) != "42501" {
 		t.Errorf("without rights: %v", err)
 	}
-	exec(t, db.Pool, `GRANT EXECUTE ON FUNCTION tidewire.watch, tidewire.unwatch, tidewire.watched_partitions, tidewire.primary_key, tidewire.write_change TO watch_owner`)
+	exec(t, db.Pool, named(`GRANT EXECUTE ON FUNCTION tidewire.watch, tidewire.unwatch, tidewire.watched_partitions, tidewire.primary_key, tidewire.write_change TO watch_owner`))
 	must(as("watch_owner", `SELECT tidewire.watch('watch_app.orders', 'feed')`))
 	must(as("watch_writer", `INSERT INTO watch_app.orders VALUES (1)`))
 	wantChanges(t, s, `1 insert {"id": 1}`)
@@ -311,7 +307,7 @@ func TestWatch_CastOfAStranger(t *testing.T) {
 func TestWatch_Many(t *testing.T) {
 	t.Parallel()
 	db, s := watchedBy(t, stream.Options{}, `CREATE TABLE orders (id int PRIMARY KEY)`, `SELECT tidewire.watch('orders', 'feed')`)
-	const rows = 10_000
+	const rows = 1000
 	n, err := db.Pool.CopyFrom(t.Context(), pgx.Identifier{"orders"}, []string{"id"}, pgx.CopyFromSlice(rows, func(i int) ([]any, error) { return []any{i}, nil }))
 	if err != nil || n != rows {
 		t.Fatal(n, err)

@@ -5,83 +5,63 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
-	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/tidewire/tidewire/internal/testkit"
 	"github.com/tidewire/tidewire/stream"
 )
 
-// gate is a tracer that, when armed, stops the next statement that contains a text just
-// before it is sent.
-type gate struct {
-	text          string
-	armed         atomic.Bool
-	reached, pass chan struct{}
-}
-
-func (g *gate) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
-	if strings.Contains(data.SQL, g.text) && g.armed.CompareAndSwap(true, false) {
-		close(g.reached)
-		<-g.pass
-	}
-	return ctx
-}
-
-func (g *gate) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
-
-func gatePool(t *testing.T, url, text string) (*pgxpool.Pool, *gate) {
-	t.Helper()
-	cfg, err := pgxpool.ParseConfig(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	g := &gate{text: text, reached: make(chan struct{}), pass: make(chan struct{})}
-	cfg.ConnConfig.Tracer = g
-	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(pool.Close)
-	return pool, g
-}
-
-// TestHub_GrownBesideARead: a lagging subscription is the leader and reads, while
-// this process commits at the end, and another process after it. Polls show which
-// subscription was at the end.
-func TestHub_GrownBesideARead(t *testing.T) {
+// TestAppenders_OneIsAbandoned: an Appender is abandoned before and while its round is
+// written. The other Appenders in the round are not affected.
+func TestAppenders_OneIsAbandoned(t *testing.T) {
 	t.Parallel()
-	db, s := ensure(t)
-	pool, g := gatePool(t, db.URL, "AS candidate")
-	h, _ := runHub(t, pool, stream.HubConfig{Poll: 50 * time.Millisecond, NoListen: true})
-	a := run(t, db.Pool, s, stream.AppenderConfig{Hub: h})
-	atEnd := subscribe(t, h, s, stream.After(0))
-	for n := range int64(10) {
-		mustAppend(t, a, messages("old")...)
-		for atEnd.Position() <= n {
-			next(t, atEnd)
+	db := setup(t)
+	pool := smallPool(t, db, 8)
+	streams, appenders := several(t, db, pool, 5)
+	giveBack := occupySessions(t, pool)
+	all := submitAll(t, appenders, "one")
+	one := make(chan error, 1)
+	if err := appenders[3].Submit(t.Context(), messages("two"), func(_ stream.Appended, err error) { one <- err }); err != nil {
+		t.Fatal(err)
+	}
+	appenders[3].Abandon()
+	if err := <-one; !errors.Is(err, stream.ErrOutcomeUnknown) {
+		t.Errorf("abandoned before it was written: %v", err)
+	}
+	giveBack()
+	all.Wait()
+	for i, err := range all.errs {
+		if i != 3 && err != nil {
+			t.Errorf("stream %d: %v", i, err)
 		}
 	}
-	lags := subscribe(t, h, s, stream.After(10))
-	g.armed.Store(true)
-	lagged := make(chan []stream.Message, 1)
-	h.Notify(s) // makes a subscription read
-	go func() { lagged <- next(t, lags) }()
-	<-g.reached
-	mustAppend(t, a, messages("eleven")...) // from memory
-	tx := begin(t, db.Pool, pgx.ReadCommitted)
-	publish(t, tx, s, "twelve")
-	commitTx(t, tx)
-	close(g.pass)
-	<-lagged
-	for atEnd.Position() < 12 {
-		next(t, atEnd)
+	wantStored(t, streams[3], "")
+	open := latch(t, db, streams[1]) // its transaction lasts until that
+	giveBack = occupySessions(t, pool)
+	all = submitAll(t, []*stream.Appender{appenders[0], appenders[1], appenders[2], appenders[4]}, "two")
+	giveBack()
+	testkit.Eventually(t, "the round is under way", func() bool {
+		return value[int](t, db.Pool, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'`) > 0
+	})
+	if err := appenders[4].Submit(t.Context(), messages("three"), func(_ stream.Appended, err error) { one <- err }); err != nil {
+		t.Fatal(err)
 	}
+	appenders[4].Abandon()
+	if err := <-one; err != nil && !errors.Is(err, stream.ErrOutcomeUnknown) {
+		t.Errorf("abandoned after the round had begun: %v", err)
+	}
+	open()
+	all.Wait()
+	if all.errs[0] != nil || all.errs[1] != nil || all.errs[2] != nil {
+		t.Errorf("beside one that was abandoned: %v", all.errs)
+	}
+	if err := all.errs[3]; err != nil && !errors.Is(err, stream.ErrOutcomeUnknown) { // it may have been stored before
+		t.Errorf("abandoned while it was written: %v", err)
+	}
+	wantStored(t, streams[2], "one, two")
 }
 
 // TestAppenders_AbandonedBesideTheLast: all calls of a round are abandoned while it waits
@@ -109,9 +89,10 @@ func TestAppenders_AbandonedBesideTheLast(t *testing.T) {
 // nothing is written. Submit and Stop of an abandoned Appender still return.
 func TestAppenders_AbandonedBesideAFullRound(t *testing.T) {
 	t.Parallel()
+	notShort(t)
 	db := setup(t)
 	pool := smallPool(t, db, 8)
-	_, appenders := several(t, db, pool, 45)
+	_, appenders := several(t, db, pool, 40)
 	a, stop := start(t, pool, ensureOn(t, db.Pool, "own"), stream.AppenderConfig{})
 	submitAll(t, append(appenders, a), "warm").Wait()
 	giveBack := occupySessions(t, pool)
@@ -124,15 +105,18 @@ func TestAppenders_AbandonedBesideAFullRound(t *testing.T) {
 			}
 		})
 	}
-	for range 200 { // the later ones wait for room
+	var calling sync.WaitGroup
+	for range 50 { // the later ones wait for room
+		calling.Add(1)
 		mine.Go(func() {
+			calling.Done()
 			_, err := a.Append(context.Background(), messages("mine")...)
 			if !errors.Is(err, stream.ErrOutcomeUnknown) && !errors.Is(err, stream.ErrClosed) {
 				t.Errorf("abandoned: %v", err)
 			}
 		})
 	}
-	time.Sleep(50 * time.Millisecond)
+	calling.Wait()
 	a.Abandon()
 	stop()
 	mine.Wait()
@@ -145,25 +129,8 @@ func TestAppenders_AbandonedBesideAFullRound(t *testing.T) {
 func TestAppenders_RoundIsRefusedAtOnce(t *testing.T) {
 	t.Parallel()
 	db := setup(t)
-	var role string
-	if err := db.Pool.QueryRow(t.Context(), `SELECT current_database() || '_together'`).Scan(&role); err != nil {
-		t.Fatal(err)
-	}
-	exec(t, db.Pool, fmt.Sprintf(`CREATE ROLE %[1]s; GRANT USAGE ON SCHEMA tidewire TO %[1]s; GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA tidewire TO %[1]s`, role))
-	cfg, err := pgxpool.ParseConfig(db.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cfg.ConnConfig.RuntimeParams["role"] = role
-	cfg.MaxConns = 8
-	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		pool.Close()
-		db.Pool.Exec(context.Background(), fmt.Sprintf(`DROP OWNED BY %[1]s; DROP ROLE %[1]s`, role))
-	})
+	role := newRole(t, db, "")
+	pool := poolWith(t, db.URL, func(cfg *pgxpool.Config) { cfg.ConnConfig.RuntimeParams["role"], cfg.MaxConns = role, 8 })
 	_, appenders := several(t, db, pool, 5)
 	exec(t, db.Pool, `REVOKE USAGE ON SCHEMA tidewire FROM `+role)
 	giveBack := occupySessions(t, pool)
@@ -229,12 +196,10 @@ func TestAppenders_SlowCallback(t *testing.T) {
 // stored.
 func TestAppenders_SlowTable(t *testing.T) {
 	t.Parallel()
+	notShort(t)
 	db := setup(t)
 	streams, appenders := several(t, db, smallPool(t, db, 8), 6)
-	exec(t, db.Pool, `CREATE TABLE public.latch (open boolean)`)
-	exec(t, db.Pool, `CREATE FUNCTION public.hold() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-		WHILE NOT EXISTS (SELECT FROM public.latch) LOOP PERFORM pg_sleep(0.01); END LOOP; RETURN NEW; END $$`)
-	exec(t, db.Pool, fmt.Sprintf(`CREATE TRIGGER hold BEFORE INSERT ON tidewire.stream_%d FOR EACH ROW EXECUTE FUNCTION public.hold()`, streams[1].ID()))
+	open := latch(t, db, streams[1])
 	all := submitAll(t, appenders, "first")
 	others := append(append([]*stream.Appender{}, appenders[0]), appenders[2:]...)
 	for range 3 {
@@ -246,7 +211,7 @@ func TestAppenders_SlowTable(t *testing.T) {
 			}
 		}
 	}
-	exec(t, db.Pool, `INSERT INTO public.latch VALUES (true)`)
+	open()
 	all.Wait()
 	for i, s := range streams {
 		if all.errs[i] != nil {
@@ -260,20 +225,22 @@ func TestAppenders_SlowTable(t *testing.T) {
 	}
 }
 
-// TestHub_WatchKeepsNothing: messages of a stream that is only watched are not kept in
-// memory: a later subscription reads them from PostgreSQL.
-func TestHub_WatchKeepsNothing(t *testing.T) {
+// TestAppenders_OneOfARoundCallsBackForLong: the same when one transaction has stored all
+// batches, and one goroutine begins the callbacks.
+func TestAppenders_OneOfARoundCallsBackForLong(t *testing.T) {
 	t.Parallel()
-	db, s := ensure(t)
-	pool, reads := countingPool(t, db.URL, "AS candidate")
-	h, _ := runHub(t, pool, stream.HubConfig{Poll: never, NoListen: true})
-	_, stop := h.Watch(s)
-	defer stop()
-	a := run(t, db.Pool, s, stream.AppenderConfig{Hub: h})
-	for range 5 {
-		mustAppend(t, a, messages("x")...)
+	db := setup(t)
+	pool := smallPool(t, db, 8)
+	_, appenders := several(t, db, pool, 40)
+	giveBack := occupySessions(t, pool)
+	release := make(chan struct{})
+	defer close(release)
+	for _, a := range appenders[:20] {
+		if err := a.Submit(t.Context(), messages("blocks"), func(stream.Appended, error) { <-release }); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if page := next(t, subscribe(t, h, s, stream.After(0))); len(page) != 5 || reads.count.Load() == 0 {
-		t.Errorf("%d messages, %d reads; want 5, and at least one", len(page), reads.count.Load())
-	}
+	others := submitAll(t, appenders[20:], "goes on")
+	giveBack()
+	others.Wait()
 }
