@@ -13,6 +13,7 @@ import (
 	"github.com/tidewire/tidewire/internal/auth"
 	"github.com/tidewire/tidewire/internal/engine"
 	"github.com/tidewire/tidewire/internal/gateway"
+	"github.com/tidewire/tidewire/internal/testkit"
 	"github.com/tidewire/tidewire/websocket"
 )
 
@@ -67,10 +68,10 @@ func TestConsumers(t *testing.T) {
 				t.Logf("got %s", got)
 			}
 		}()
-		waitFor(t, func() bool { // a consumer ends, and a delivery is sent, after the answer
+		testkit.Eventually(t, "the consumers are "+want, func() bool { // a consumer ends, and a delivery is sent, after the answer
 			got = strings.ReplaceAll(from.consumers("jobs", look).text(), " Go-http-client/1.1", "")
 			return got == want
-		}, "the consumers are not "+want)
+		})
 	}
 	wants("0 [deaf]: ")
 
@@ -140,7 +141,7 @@ func TestConsumers_Client(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(conn.Abort)
-	w := &wire{Conn: conn, t: t}
+	w := &wire{socket: conn, t: t}
 	w.ask(`{"type":"consume","queue":"jobs","id":1}`, `{"type":"ok","id":1}`)
 	c := client{t, addr}
 	if got := c.consumers("jobs", "").text(); !strings.HasPrefix(got, "1 []: ws  0/") || !strings.HasSuffix(got, " shop/1") {
@@ -150,7 +151,7 @@ func TestConsumers_Client(t *testing.T) {
 	c.want("DELETE", "/v1/queues/jobs", "", 200, `{"queue":"jobs"}`)
 	w.until(`"code":"queue_gone"`)
 	c.want("POST", "/v1/queues/jobs", "", 200, `{"queue":"jobs"}`)
-	waitFor(t, func() bool { return c.consumers("jobs", "").Total == 0 }, "it is still there")
+	testkit.Eventually(t, "it is gone", func() bool { return c.consumers("jobs", "").Total == 0 })
 }
 
 // crowds are other servers, each with more consumers than an answer has.
@@ -192,9 +193,8 @@ func TestConsumers_Panic(t *testing.T) {
 	queues := newFakeQueues(t, "jobs")
 	_, addr := serve(t, gateway.Config{Engine: engine.Engine{Queues: panickingQueues{queues}}})
 	w := connect(t, addr)
-	send(t, w.Conn, `{"type":"consume","queue":"jobs","id":1}`)
-	w.SetReadDeadline(time.Now().Add(patience))
-	if err := drained(w.Conn); !isClose(err, websocket.StatusInternalError) {
+	send(t, w.socket, `{"type":"consume","queue":"jobs","id":1}`)
+	if _, err := endOf(w.socket); !isClose(err, websocket.StatusInternalError) {
 		t.Errorf("ended with %v", err)
 	}
 	if got := (client{t, addr}).consumers("jobs", "").text(); got != "0 []: " {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tidewire/tidewire/internal/budget"
 	"github.com/tidewire/tidewire/internal/gateway"
+	"github.com/tidewire/tidewire/internal/testkit"
 )
 
 // serveCanned serves an engine that answers with all fields there are, in open mode.
@@ -89,13 +90,7 @@ func TestEverything_Jobs(t *testing.T) {
 		}
 		path := job(`{"filter":{"key":"k","reason":"r","min_attempts":1,"max_attempts":2,"since":"2026-11-26T08:05:07Z","until":"2026-11-26T08:05:07Z"},"per_second":10}`)
 		job(`{"all":true}`)
-		for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
-			if _, text := c.do("GET", path, ""); strings.Contains(text, `"state":"failed"`) {
-				break
-			} else if time.Now().After(end) {
-				t.Fatal(text)
-			}
-		}
+		testkit.Eventually(t, "the job fails", func() bool { _, text := c.do("GET", path, ""); return strings.Contains(text, `"state":"failed"`) })
 		c.do("GET", queue+"/jobs", "")
 		c.do("DELETE", path, "")
 	}
@@ -105,10 +100,10 @@ func TestEverything_Jobs(t *testing.T) {
 		if status != http.StatusOK || !found {
 			t.Fatalf("%d %s", status, text)
 		}
-		waitFor(t, func() bool {
+		testkit.Eventually(t, "the replay ends", func() bool {
 			_, text := c.do("GET", "/v1/streams/orders/jobs/"+name, "")
 			return !strings.Contains(text, `"state":"running"`)
-		}, "a replay does not end")
+		})
 		c.do("GET", "/v1/streams/orders/jobs", "")
 		c.do("DELETE", "/v1/streams/orders/jobs/"+name, "")
 	}
@@ -155,7 +150,7 @@ func TestEverything_Deliveries(t *testing.T) {
 		names[i], _, _ = strings.Cut(rest, `"`)
 	}
 	w.ask(`{"type":"extend","id":2,"queue":"q","deliveries":["`+names[0]+`"],"lease_ms":60000}`, `{"type":"ok","id":2,"count":1}`)
-	send(t, w.Conn, `{"type":"nack","id":"n","queue":"q","deliveries":["`+names[0]+`"],"dead":true,"reason":"r"}`, `{"type":"ack","id":"a","queue":"q","deliveries":["`+names[1]+`"]}`)
+	send(t, w.socket, `{"type":"nack","id":"n","queue":"q","deliveries":["`+names[0]+`"],"dead":true,"reason":"r"}`, `{"type":"ack","id":"a","queue":"q","deliveries":["`+names[1]+`"]}`)
 	for answers := 0; answers < 2; {
 		if text := w.next(); strings.Contains(text, `"type":"ok"`) {
 			answers++
@@ -167,7 +162,7 @@ func TestEverything_Deliveries(t *testing.T) {
 func TestEverything_Requests(t *testing.T) {
 	t.Parallel()
 	c := serveCanned(t)
-	w := &wire{Conn: dialWith(t, c.addr, "tidewire.v1"), t: t}
+	w := dialProtocol(t, c.addr, "tidewire.v1")
 	w.next() // hello, with a version
 	for _, text := range []string{
 		`"type":"publish","stream":"s","messages":[{"payload":"x","key":"k","headers":{"h":1}}]`,
@@ -183,7 +178,7 @@ func TestEverything_Requests(t *testing.T) {
 			t.Errorf("%s: %s", text, got)
 		}
 	}
-	send(t, w.Conn, `{"type":"ping","id":1}`, `{"type":"pong","id":1,"ts":1}`)
+	send(t, w.socket, `{"type":"ping","id":1}`, `{"type":"pong","id":1,"ts":1}`)
 	w.next()
 }
 
@@ -208,10 +203,10 @@ func TestEverything_Codes(t *testing.T) {
 		t.Errorf("%d %s", status, text)
 	}
 	w := connect(t, c.addr)
-	if got := w.code(`{"type":"subscribe","id":"x","stream":"` + large + `"}`); got != "error"+large {
+	if got := w.code(`{"type":"subscribe","id":"x","stream":"` + large + `"}`); got != large {
 		t.Errorf("a subscription is answered with %s", got)
 	}
-	send(t, w.Conn, `{"type":"subscribe","id":1,"stream":"slow"}`, `{"type":"unsubscribe","id":2,"subscription":"slow"}`)
+	send(t, w.socket, `{"type":"subscribe","id":1,"stream":"slow"}`, `{"type":"unsubscribe","id":2,"subscription":"slow"}`)
 	w.want(`{"type":"error","id":1,"code":"ended","message":"it was ended before it began","retryable":false}`, `{"type":"ok","id":2}`)
 	for range 10 {
 		c.do("POST", "/v1/queues/q/receive?max=1000&wait_ms=1000", "")

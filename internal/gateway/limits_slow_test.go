@@ -7,16 +7,17 @@ import (
 	"time"
 
 	"github.com/tidewire/tidewire/internal/limits"
+	"github.com/tidewire/tidewire/internal/testkit"
 	"github.com/tidewire/tidewire/websocket"
 )
 
-// TestLimits_Slowloris: a thousand sockets that send a byte every now and then keep nobody out.
+// TestLimits_Slowloris: many sockets that send a byte every now and then keep nobody out.
 func TestLimits_Slowloris(t *testing.T) {
 	t.Parallel()
 	l := serveLimited(t, "", limits.Config{Connections: 20_000, AddressConnections: 200, Pending: 1000}, false, nil)
 	const header = "GET /ws HTTP/1.1\r\nHost: x\r\n"
 	var slow []net.Conn
-	for i := range 1000 {
+	for i := range 200 {
 		conn, err := net.Dial("tcp", l.addr)
 		if err != nil {
 			continue // the server has reset it already
@@ -25,15 +26,15 @@ func TestLimits_Slowloris(t *testing.T) {
 		slow = append(slow, conn)
 		io.WriteString(conn, header[:1+i%len(header)])
 	}
-	l.eventually("all are accepted or closed", func() bool { return int(l.registry.Refused(limits.PendingAddress))+l.registry.Stats().Sockets >= 1000 })
+	testkit.Eventually(t, "all are accepted or closed", func() bool { return int(l.registry.Refused(limits.PendingAddress))+l.registry.Stats().Sockets >= 200 })
 	for _, c := range slow {
 		io.WriteString(c, "x")
 	}
 	if open := l.registry.Stats().Sockets; open > limits.AddressPending {
 		t.Errorf("%d are open, want at most %d", open, limits.AddressPending)
 	}
-	slow[0].Close() // the twenty of this address are taken, so one has to end
-	l.eventually("there is room", func() bool {
+	slow[0].Close() // all of this address are taken, so one has to end
+	testkit.Eventually(t, "there is room", func() bool {
 		conn, err := websocket.Dial(t.Context(), "ws://"+l.addr+"/ws", websocket.Config{Header: bearer(tokenOf(t, "ann", time.Hour))})
 		if err == nil {
 			conn.Abort()

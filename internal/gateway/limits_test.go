@@ -2,13 +2,11 @@ package gateway_test
 
 import (
 	"bufio"
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"net/netip"
 	"os"
 	"strings"
@@ -20,6 +18,7 @@ import (
 	"github.com/tidewire/tidewire/internal/engine"
 	"github.com/tidewire/tidewire/internal/gateway"
 	"github.com/tidewire/tidewire/internal/limits"
+	"github.com/tidewire/tidewire/internal/testkit"
 	"github.com/tidewire/tidewire/websocket"
 )
 
@@ -27,93 +26,39 @@ import (
 type limited struct {
 	closed
 	registry *limits.Registry
-	server   *gateway.Server
 }
 
-// serveLimited serves in closed mode, or in open mode without rules.
+// serveLimited serves in closed mode, in which everybody may do much, or in open mode.
 func serveLimited(t *testing.T, network string, cfg limits.Config, open bool, change func(*gateway.Config)) limited {
 	t.Helper()
-	policy, err := auth.NewPolicy(auth.Config{
-		Token: auth.TokenConfig{Audience: "tidewire"}, Keys: []auth.Key{mustSecret(t)}, Anonymous: cfg.Pending == 0 && !open,
-		Rules: []auth.RoleRule{{Role: auth.AnyRole, Allow: rulesFor(t, "publish,read stream:*", "write ingest:*", "join,chat room:**", "consume queue:*", "bench server:*")}},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	l := limited{registry: limits.New(cfg), closed: closed{t: t, streams: newFakeStreams(t, "orders"), queues: newFakeQueues(t, "jobs")}}
 	gw := gateway.Config{
-		Engine: engine.Engine{Ingest: (&memory{}).source, Streams: l.streams, Queues: l.queues, Events: &fakeEvents{changed: make(chan struct{})}},
-		Auth:   gateway.AuthConfig{Policy: policy, Timeout: time.Hour}, Limits: l.registry,
-		Chat: gateway.ChatConfig{PingInterval: time.Hour, PongTimeout: time.Hour},
+		Engine: engine.Engine{Ingest: (&memory{}).source, Streams: l.streams, Queues: l.queues, Events: newFakeEvents()},
+		Auth:   gateway.AuthConfig{Timeout: time.Hour}, Limits: l.registry, Chat: gateway.ChatConfig{PingInterval: time.Hour, PongTimeout: time.Hour},
 	}
-	if open {
-		gw.Auth.Policy = nil
+	if !open {
+		gw.Auth.Policy = policyOf(t, auth.Config{Anonymous: cfg.Pending == 0, Rules: []auth.RoleRule{{
+			Role: auth.AnyRole, Allow: rulesFor(t, "publish,read stream:*", "write ingest:*", "join,chat room:**", "consume queue:*", "bench server:*"),
+		}}})
 	}
 	if change != nil {
 		change(&gw)
 	}
-	l.server = gateway.New(gw)
-	front := httptest.NewUnstartedServer(l.server)
-	if network != "" {
-		front.Listener.Close()
-		if front.Listener, err = net.Listen("tcp", network); err != nil {
-			t.Skip(err)
-		}
-	}
-	front.Listener = l.registry.Listener(front.Listener)
-	front.Config.ConnContext = limits.ConnContext
-	front.Start()
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
-		defer cancel()
-		if err := l.server.Shutdown(ctx); err != nil {
-			t.Error(err)
-		}
-		front.Close()
-		l.eventually("nothing is counted", func() bool {
+		testkit.Eventually(t, "nothing is counted", func() bool {
 			s := l.registry.Stats()
 			return s.Sockets+s.Pending+s.Requests+s.Addresses == 0
 		})
 	})
-	l.addr = strings.TrimPrefix(front.URL, "http://")
+	l.server = gateway.New(gw)
+	l.addr = expose(t, l.server, l.registry, network)
 	return l
-}
-
-func mustSecret(t *testing.T) auth.Key {
-	t.Helper()
-	key, err := auth.NewSecret("", tokenSecret)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return key
-}
-
-func rulesFor(t *testing.T, texts ...string) (rules []auth.Rule) {
-	t.Helper()
-	for _, text := range texts {
-		r, err := auth.ParseRule(text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		rules = append(rules, r)
-	}
-	return rules
-}
-
-func (l *limited) eventually(what string, is func() bool) {
-	l.t.Helper()
-	for end := time.Now().Add(patience); !is(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			l.t.Errorf("not so: %s; %+v", what, l.registry.Stats())
-			return
-		}
-	}
 }
 
 // dial connects with headers, and returns the connection or the status of the refusal, and the answer's headers and body.
 func (l *limited) dial(path string, header http.Header) (*wire, int, string) {
 	l.t.Helper()
-	conn, err := websocket.Dial(l.t.Context(), "ws://"+l.addr+path, websocket.Config{Header: header})
+	conn, err := dialSocket(l.t.Context(), "ws://"+l.addr+path, websocket.Config{Header: header})
 	if refused, ok := errors.AsType[*websocket.HandshakeError](err); ok {
 		return nil, refused.Status, refused.Reason
 	}
@@ -121,18 +66,7 @@ func (l *limited) dial(path string, header http.Header) (*wire, int, string) {
 		l.t.Fatal(err)
 	}
 	l.t.Cleanup(conn.Abort)
-	return &wire{Conn: conn, t: l.t}, 0, ""
-}
-
-func bearer(token string, more ...string) http.Header {
-	h := http.Header{}
-	if token != "" {
-		h.Set("Authorization", "Bearer "+token)
-	}
-	for i := 0; i+1 < len(more); i += 2 {
-		h.Add(more[i], more[i+1])
-	}
-	return h
+	return &wire{socket: conn, t: l.t}, 0, ""
 }
 
 // TestLimits_User: the connections of one user count together, whichever token they have, on every endpoint, in the handshake and by a message.
@@ -153,10 +87,10 @@ func TestLimits_User(t *testing.T) {
 	}
 	for _, path := range []string{"/ws", "/ws/chat"} {
 		fourth, _, _ := l.dial(path, nil)
-		if got := fourth.code(fmt.Sprintf(`{"type":"auth","id":"x","token":%q}`, two)); got != "errortoo_many_connections" {
+		if got := fourth.code(fmt.Sprintf(`{"type":"auth","id":"x","token":%q}`, two)); got != "too_many_connections" {
 			t.Errorf("%s: auth of a fourth connection got %s", path, got)
 		}
-		if got := closeOf(fourth); got != 4429 {
+		if got := closeOf(t, fourth); got != 4429 {
 			t.Errorf("%s: closed with %d, want 4429", path, got)
 		}
 	}
@@ -167,7 +101,7 @@ func TestLimits_User(t *testing.T) {
 		t.Errorf("a renewal got %s", got)
 	}
 	first.Close(websocket.StatusNormal, "")
-	l.eventually("there is room again", func() bool {
+	testkit.Eventually(t, "there is room again", func() bool {
 		w, _, _ := l.dial("/ws", bearer(one))
 		return w != nil
 	})
@@ -197,7 +131,7 @@ func TestLimits_Address(t *testing.T) {
 				t.Errorf("%s: /healthz got %s", name, got)
 			}
 			open[1].Abort()
-			l.eventually("there is room again", func() bool {
+			testkit.Eventually(t, "there is room again", func() bool {
 				w, _, _ := l.dial("/ws", nil)
 				return w != nil
 			})
@@ -213,7 +147,7 @@ func (l *limited) once(method, path, token string, more ...string) string {
 		l.t.Fatal(err)
 	}
 	r.Header, r.Close = bearer(token, more...), true
-	resp, err := http.DefaultTransport.RoundTrip(r)
+	resp, err := httpOf(l.addr).Do(r)
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -275,7 +209,7 @@ func TestLimits_Pending(t *testing.T) {
 	for range 5 {
 		idle = append(idle, open(""), open("GET /ws HT"))
 	}
-	l.eventually("ten wait", func() bool { return l.registry.Stats().Pending == 10 })
+	testkit.Eventually(t, "ten wait", func() bool { return l.registry.Stats().Pending == 10 })
 	for range 2 {
 		l.dial("/ws", nil)
 	}
@@ -296,7 +230,7 @@ func TestLimits_Pending(t *testing.T) {
 	for _, c := range idle[:2] {
 		c.Close()
 	}
-	l.eventually("two have gone", func() bool { return l.registry.Stats().Pending == 13 })
+	testkit.Eventually(t, "two have gone", func() bool { return l.registry.Stats().Pending == 13 })
 	for range 30 { // clients that say who they are do not stay pending
 		if w, status, _ := l.dial("/ws", bearer(token)); w == nil {
 			t.Fatalf("a client with a token got %d", status)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tidewire/tidewire/internal/gateway"
 	"github.com/tidewire/tidewire/internal/limits"
+	"github.com/tidewire/tidewire/internal/testkit"
 	"github.com/tidewire/tidewire/websocket"
 )
 
@@ -30,11 +31,11 @@ func TestLimits_TLS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.eventually("a socket without a handshake counts", func() bool { return registry.Stats().Sockets == 1 })
-	open := func() (*websocket.Conn, error) {
+	testkit.Eventually(t, "a socket without a handshake counts", func() bool { return registry.Stats().Sockets == 1 })
+	open := func() (socket, error) {
 		return websocket.Dial(t.Context(), "wss://"+l.addr+"/ws", websocket.Config{TLS: &tls.Config{InsecureSkipVerify: true}})
 	}
-	var conns []*websocket.Conn
+	var conns []socket
 	for range 2 {
 		c, err := open()
 		if err != nil {
@@ -50,7 +51,7 @@ func TestLimits_TLS(t *testing.T) {
 	go conns[1].Close(websocket.StatusNormal, "")
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	l.eventually("all are gone", func() bool { return registry.Stats().Sockets == 0 })
+	testkit.Eventually(t, "all are gone", func() bool { return registry.Stats().Sockets == 0 })
 	if err := server.Shutdown(ctx); err != nil {
 		t.Error(err)
 	}

@@ -21,7 +21,7 @@ func TestAuth_NamesBelongToUsers(t *testing.T) {
 		for _, user := range []string{"ann", "bob", strings.Repeat("u", 128)} {
 			token := tokenOf(t, user, time.Hour, "publish stream:orders", "enqueue queue:jobs")
 			w := c.as("/ws", token)
-			send(t, w.Conn, `{"id":1,`+d.ws+`,`+d.body+`}`)
+			send(t, w.socket, `{"id":1,`+d.ws+`,`+d.body+`}`)
 			first := w.next()
 			if strings.Contains(first, "duplicate") || !strings.Contains(first, "position") || seen[first] {
 				t.Errorf("%s's first request: %s", user, first)

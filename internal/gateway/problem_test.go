@@ -18,7 +18,7 @@ type answered struct {
 // refusedWith sends a request and returns the answer to it.
 func (w *wire) refusedWith(text string) (a answered) {
 	w.t.Helper()
-	send(w.t, w.Conn, text)
+	send(w.t, w.socket, text)
 	if line := w.next(); json.Unmarshal([]byte(line), &a) != nil {
 		w.t.Fatalf("%.90s was answered with %s", text, line)
 	}
@@ -123,7 +123,7 @@ func TestMalformed_NamesTheField(t *testing.T) {
 	for path, table := range map[string][][]struct{ fields, want string }{
 		"/ws": {wrongFields, wrongChats}, "/ws/chat": {wrongChats},
 	} {
-		c := &wire{Conn: dial(t, "ws://"+addr+path), t: t}
+		c := &wire{socket: dial(t, "ws://"+addr+path), t: t}
 		for _, rows := range table {
 			for _, row := range rows {
 				if a := c.refusedWith(`{"id":"x",` + row.fields + `}`); a.Type != "error" || a.Code != "malformed" || a.ID != "x" || a.Message != row.want {
@@ -139,7 +139,7 @@ func TestMalformed_NamesTheField(t *testing.T) {
 func TestInvalid_NamesTheField(t *testing.T) {
 	t.Parallel()
 	_, _, _, addr := serveAll(t)
-	c := &wire{Conn: dial(t, "ws://"+addr+"/ws"), t: t}
+	c := &wire{socket: dial(t, "ws://"+addr+"/ws"), t: t}
 	for _, row := range []struct{ fields, code, want string }{
 		{`"type":"publish","stream":"orders","payload":"x","sequence":1`, "invalid", "client: want a name of 1 to 128 bytes beside sequence"},
 		{`"type":"publish","stream":"orders","payload":"x","client":"p"`, "invalid", "sequence: want a number, 0 or more, beside client"},
@@ -202,8 +202,8 @@ func TestInvalid_NamesTheField(t *testing.T) {
 func TestRequest_NullIsNoID(t *testing.T) {
 	t.Parallel()
 	_, _, _, addr := serveAll(t)
-	c := &wire{Conn: dial(t, "ws://"+addr+"/ws"), t: t}
-	send(t, c.Conn, `{"id":null,"type":"publish","stream":"orders","payload":"unasked"}`)
+	c := &wire{socket: dial(t, "ws://"+addr+"/ws"), t: t}
+	send(t, c.socket, `{"id":null,"type":"publish","stream":"orders","payload":"unasked"}`)
 	c.ask(`{"id":1,"type":"publish","stream":"orders","payload":"asked"}`, `{"type":"ok","id":1,"position":2}`)
 }
 
@@ -250,7 +250,7 @@ func TestMalformed_IsAnsweredAsFarAsItCanBeRead(t *testing.T) {
 	_, _, _, addr := serveAll(t)
 	deep := strings.Repeat(`[{"]":`, 6000) + `"}\"]"` + strings.Repeat(`}]`, 6000)
 	for path, kinds := range map[string][]string{"/ws": {"publish", "append", "chat", "nonsense"}, "/ws/chat": {"chat", "join", "nonsense"}} {
-		c := &wire{Conn: dial(t, "ws://"+addr+path), t: t}
+		c := &wire{socket: dial(t, "ws://"+addr+path), t: t}
 		for _, kind := range kinds {
 			for _, text := range []string{
 				`{"id":"x","type":"` + kind + `","data":` + deep + `}`,
@@ -269,7 +269,7 @@ func TestMalformed_IsAnsweredAsFarAsItCanBeRead(t *testing.T) {
 		}
 		// These have no readable or no valid id.
 		for _, text := range []string{`{"id":"x`, `{"id":[1],"a":}`, `{"id":"\q","a":}`, `{id:1}`, `{"a" "id":1}`, `{"a":{"id":1},`, `["id",1`, `}`, `{"a":1]"id":1}`, `{"id"`, `{"id":`, `{`, ``} {
-			send(t, c.Conn, text)
+			send(t, c.socket, text)
 		}
 		c.ask(`{"type":"ping","ts":1}`, `{"ts":1,"type":"pong"}`)
 	}
@@ -284,12 +284,12 @@ func TestChat_BinaryMessagesAreUTF8(t *testing.T) {
 	t.Parallel()
 	_, _, addr := serveStored(t)
 	for _, path := range []string{"/ws", "/ws/chat"} {
-		talker, member := dial(t, "ws://"+addr+path), &wire{Conn: dial(t, "ws://"+addr+path), t: t}
+		talker, member := dial(t, "ws://"+addr+path), &wire{socket: dial(t, "ws://"+addr+path), t: t}
 		for _, room := range []string{"plain", "kept-1"} {
 			send(t, talker, `{"type":"join","room":"`+room+`","id":1}`)
 			heard(t, talker, "1")
-			send(t, member.Conn, `{"type":"join","room":"`+room+`","id":1}`)
-			heard(t, member.Conn, "1")
+			send(t, member.socket, `{"type":"join","room":"`+room+`","id":1}`)
+			heard(t, member.socket, "1")
 			talker.Queue(websocket.OpBinary, []byte("{\"type\":\"chat\",\"room\":\""+room+"\",\"text\":\"\xff\",\"id\":2}"))
 			talker.Queue(websocket.OpBinary, []byte("{\"type\":\"chat\",\"room\":\""+room+"\",\"text\":\"x\",\"id\":\"\xff\"}"))
 			talker.Queue(websocket.OpBinary, []byte("{\"type\":\"ping\",\"ts\":\"\xff\"}"))
