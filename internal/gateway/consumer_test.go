@@ -254,7 +254,7 @@ func TestEnqueue_Delay(t *testing.T) {
 		c := connect(t, addr)
 		c.ask(`{"type":"enqueue","id":1,"queue":"jobs","payload":"later","delay_ms":86400000}`, `{"type":"ok","id":1,"position":1}`)
 		c.ask(`{"type":"consume","id":2,"queue":"jobs"}`, `{"type":"ok","id":2}`)
-		c.silent(time.Hour)
+		c.silent(30 * time.Minute)
 		send(t, c.socket, `{"type":"enqueue","queue":"jobs","payload":"soon"}`)
 		if d := c.delivery(); d.Payload != "soon" {
 			t.Errorf("got %+v", d)
