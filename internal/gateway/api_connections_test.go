@@ -188,44 +188,6 @@ func TestConnections_OpenMode(t *testing.T) {
 	c.refused("GET", "/v1/keys", "", 404, "not_served")
 }
 
-// TestConnections_Many: a list of many connections has the first of them, also while others come and go.
-func TestConnections_Many(t *testing.T) {
-	t.Parallel()
-	c := serveCanned(t)
-	const many = 300 // more than one portion, and than the list has
-	stop := make(chan struct{})
-	stopped := make(chan struct{})
-	go func() { // some that come and go
-		defer close(stopped)
-		for {
-			select {
-			case <-stop:
-				return
-			default:
-				if conn, err := websocket.Dial(context.Background(), "ws://"+c.addr+"/ws", websocket.Config{}); err == nil {
-					conn.Abort()
-				}
-			}
-		}
-	}()
-	for range many {
-		connect(t, c.addr)
-	}
-	testkit.Eventually(t, "all are listed", func() bool { // a connection is listed a moment after its handshake
-		var got listed
-		c.get(&got, "GET", "/v1/connections?limit=1", "", "")
-		return got.Matching >= many
-	})
-	for _, order := range []string{"newest", "slowest", "unsent"} {
-		var got listed
-		if c.get(&got, "GET", "/v1/connections?limit=50&order="+order, "", ""); len(got.Connections) != 50 || got.Matching < many {
-			t.Errorf("%s: %d of %d", order, len(got.Connections), got.Matching)
-		}
-	}
-	close(stop)
-	<-stopped
-}
-
 // TestExplain: it tells which rule decides, or that none does, and what would.
 func TestExplain(t *testing.T) {
 	t.Parallel()

@@ -8,9 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tidewire/tidewire/internal/engine"
 	"github.com/tidewire/tidewire/internal/gateway"
-	"github.com/tidewire/tidewire/internal/room"
 )
 
 // roomEvents are the server-sent events of a room.
@@ -191,24 +189,6 @@ func TestFollowRoom_ComesBack(t *testing.T) {
 	late.want(`event: chat|id: 2|data: {"type":"chat","text":"next","position":2}`)
 	if got := c.status("GET", "/v1/rooms/kept-1/follow?after=0", "", strings.TrimPrefix(outsider, "Bearer ")); !strings.HasPrefix(got, "403") {
 		t.Errorf("a position without the right: %s", got)
-	}
-}
-
-// TestFollowRoom_StoredLag: a follower of a stored room that lags all the time gets each chat once, in order: the store has them.
-func TestFollowRoom_StoredLag(t *testing.T) {
-	t.Parallel()
-	store := newMemoryStore(t)
-	_, addr := serve(t, gateway.Config{
-		Engine: engine.Engine{Rooms: store, Streams: newFakeStreams(t), Queues: newFakeQueues(t), Events: newFakeEvents()},
-		Chat:   gateway.ChatConfig{StoredRooms: []string{"kept-*"}, Room: room.Config{MaxLagBytes: 1}},
-	})
-	const all = 300
-	e := followRoom(t, addr, "/v1/rooms/kept-1/follow")
-	for n := range all {
-		store.put("kept-1", fmt.Sprintf(`{"type":"chat","text":"%d"}`, n+1))
-	}
-	for n := range all {
-		e.wantStored(n + 1)
 	}
 }
 

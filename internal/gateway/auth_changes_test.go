@@ -120,25 +120,3 @@ func TestAccessChanged_AnswersFirst(t *testing.T) {
 		}
 	}
 }
-
-// TestAccessChanged_Acknowledged: on an endpoint that has no messages of its own, a change of rights ends the connection. What it has stored is
-// acknowledged first.
-func TestAccessChanged_Acknowledged(t *testing.T) {
-	t.Parallel()
-	acts, stored := &administration{}, &memory{hold: make(chan struct{})}
-	policy := policyOf(t, auth.Config{Ask: func(context.Context, auth.Question) (bool, error) { return true, nil }})
-	c := serveClosed(t, func(cfg *gateway.Config) {
-		cfg.Auth.Administration, cfg.Auth.Policy, cfg.Engine.Ingest = acts, policy, stored.source
-	})
-	w := c.as("/ws/ingest?ack=1", tokenOf(t, "ann", time.Hour))
-	send(t, w.socket, "written with the right")
-	testkit.Eventually(t, "the message is submitted", stored.waits)
-	acts.changed(auth.Change{AllRights: true})
-	close(stored.hold)
-	if answer := w.next(); answer != "1" {
-		t.Errorf("got %s", answer)
-	}
-	if code := closeOf(t, w); code != 4401 {
-		t.Errorf("closed with %d", code)
-	}
-}

@@ -129,40 +129,6 @@ func TestCBOR_Everything(t *testing.T) {
 	}
 }
 
-// TestCBOR_Bombs: CBOR that promises more than it has, or never ends, is refused, and the connection goes on.
-func TestCBOR_Bombs(t *testing.T) {
-	t.Parallel()
-	_, _, _, addr := serveAll(t)
-	w := dialCBOR(t, addr)
-	begin := append([]byte{0xbf, 0x62, 'i', 'd', 1, 0x64, 't', 'y', 'p', 'e', 0x67}, "publish"...)
-	header := append(begin[:len(begin):len(begin)], append([]byte{0x67}, "headers"...)...)
-	payload := append(begin[:len(begin):len(begin)], append([]byte{0x67}, "payload"...)...)
-	repeat := func(b byte, n int) []byte { return []byte(strings.Repeat(string([]byte{b}), n)) }
-	for name, bomb := range map[string][]byte{
-		"deep arrays":            append(header, repeat(0x81, 100_000)...),
-		"deep tags":              append(header, repeat(0xc1, 100_000)...),
-		"a long array":           append(header, 0x9b, 0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff),
-		"a long string":          append(payload, 0x5b, 0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff),
-		"a string without end":   append(append(payload, 0x5f), repeat(0x40, 200_000)...),
-		"many values":            append(append(header, 0x9f), repeat(0x01, 200_000)...),
-		"a map without end":      begin,
-		"the same field twice":   append(append(payload, 0x41, 1, 0x67), append([]byte("payload"), 0x41, 1, 0xff)...),
-		"text that is not UTF-8": append(append(begin[:len(begin):len(begin)], 0x66), append([]byte("stream"), 0x61, 0xff, 0xff)...),
-		"bytes in headers":       append(header, 0xa1, 0x61, 'a', 0x41, 1, 0xff),
-	} {
-		w.raw(bomb)
-		if got := w.next(); got["code"] != "malformed" || got["id"] != uint64(1) {
-			t.Errorf("%s: %v", name, got)
-		}
-	}
-	for _, nothing := range [][]byte{{}, {0x80}, {0xff}, {0xa0}, {0xbf}, {0xf6}} {
-		w.raw(nothing) // no answer: there is no id
-	}
-	if got := w.ask(map[string]any{"type": "publish", "id": 2, "stream": "orders", "payload": "x"}); got["type"] != "ok" {
-		t.Errorf("got %v", got)
-	}
-}
-
 // TestHello: a client that names a subprotocol learns what the server is, and again after auth. Another one gets nothing unasked.
 func TestHello(t *testing.T) {
 	t.Parallel()

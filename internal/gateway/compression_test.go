@@ -117,71 +117,6 @@ func TestCompression_SameChats(t *testing.T) {
 	}
 }
 
-// TestCompression_Batch: chats that follow each other leave as one compressed message, which is smaller than they are.
-func TestCompression_Batch(t *testing.T) {
-	t.Parallel()
-	_, addr := serve(t, compressing())
-	listener, talker := dialRaw(t, addr), connect(t, addr)
-	listener.send(`{"type":"join","room":"a","id":1,"batch":true}`)
-	if got, _, _ := listener.next(); got != `{"batch":true,"id":1,"type":"ok"}` {
-		t.Fatalf("got %s", got)
-	}
-	talker.ask(`{"type":"join","room":"a","id":1}`, `{"id":1,"type":"ok"}`)
-	said, heard := 0, 0
-	for {
-		for range 20 { // they need not leave together: a round may begin in between
-			send(t, talker.socket, fmt.Sprintf(`{"type":"chat","room":"a","user":"talker","text":"this is the chat with the number %d"}`, said))
-			said++
-		}
-		best := 1.0
-		for heard < said {
-			text, compressed, size := listener.next()
-			if !strings.HasPrefix(text, "[") {
-				heard++
-				continue
-			}
-			var batch []struct{ Text string }
-			if err := json.Unmarshal([]byte(text), &batch); err != nil {
-				t.Fatal(err)
-			}
-			for _, one := range batch {
-				if want := fmt.Sprintf("this is the chat with the number %d", heard); one.Text != want {
-					t.Fatalf("got %q, want %q", one.Text, want)
-				}
-				heard++
-			}
-			if compressed {
-				best = min(best, float64(size)/float64(len(text)))
-			}
-		}
-		if best < 0.5 {
-			return
-		}
-	}
-}
-
-// TestCompression_Bombs: a message that is larger than allowed after inflating ends the connection with 1009, broken data with 1007. Others
-// go on.
-func TestCompression_Bombs(t *testing.T) {
-	t.Parallel()
-	_, addr := serve(t, compressing())
-	other := &wire{socket: browser(t, "ws://"+addr+"/ws"), t: t}
-	other.ask(`{"type":"join","room":"a","id":1}`, `{"id":1,"type":"ok"}`)
-	bomb := (&websocket.Compression{}).AppendFrame(nil, websocket.OpText, []byte(`{"type":"chat","room":"a","text":"`+strings.Repeat("0", 20<<20)+`"}`))
-	broken := websocket.AppendFrame(nil, websocket.OpText, []byte("\xff\xff\xff\xff no deflate"))
-	broken[0] |= 0x40
-	for range 2 {
-		for code, frame := range map[int][]byte{1009: bomb, 1007: broken} {
-			c := dialRaw(t, addr)
-			c.frame(frame)
-			if got := c.closeCode(); got != code {
-				t.Errorf("closed with %d, want %d", got, code)
-			}
-		}
-	}
-	other.ask(`{"type":"chat","room":"a","id":2,"text":"still here"}`, `{"id":2,"type":"ok"}`)
-}
-
 // TestCompression_AfterAuthentication: before the token nothing is compressed by the server, and a compressed message of the client is
 // bounded; the one with the token is accepted.
 func TestCompression_AfterAuthentication(t *testing.T) {
@@ -244,42 +179,4 @@ func TestCompression_Streams(t *testing.T) {
 			}
 		}
 	}
-}
-
-// TestCompression_StoredRoom: members with batches that join while chats are stored get the history and then the chats, each once and in order.
-func TestCompression_StoredRoom(t *testing.T) {
-	t.Parallel()
-	cfg := compressing()
-	cfg.Engine, cfg.Chat.StoredRooms = engine.Engine{Rooms: newMemoryStore(t), Ingest: (&memory{}).source}, []string{"kept-*"}
-	_, addr := serve(t, cfg)
-	talker := connect(t, addr)
-	talker.ask(`{"type":"join","room":"kept-1","id":1}`, `{"history":0,"id":1,"position":0,"type":"ok"}`)
-	const total, members = 300, 3
-	var busy sync.WaitGroup
-	joining := make(chan struct{})
-	busy.Go(func() {
-		for n := range total {
-			if n == total/4 {
-				close(joining)
-			}
-			if talker.Queue(websocket.OpText, fmt.Appendf(nil, `{"type":"chat","room":"kept-1","text":"chat %d"}`, n)) != nil || talker.Flush() != nil {
-				t.Error("cannot send")
-			}
-		}
-	})
-	<-joining
-	for range members {
-		c := browser(t, "ws://"+addr+"/ws")
-		send(t, c, `{"type":"join","room":"kept-1","after":0,"batch":true}`)
-		busy.Go(func() {
-			heard, _ := chats(t, c, total)
-			for n, text := range heard {
-				if !strings.Contains(text, fmt.Sprintf(`"text":"chat %d",`, n)) || !strings.HasSuffix(text, fmt.Sprintf(`"position":%d}`, n+1)) {
-					t.Errorf("got %s as number %d", text, n)
-					return
-				}
-			}
-		})
-	}
-	busy.Wait()
 }

@@ -103,21 +103,6 @@ func TestConnected_Anonymous(t *testing.T) {
 	l.want(t, "1 connected ", "1 joined a ", "1 named ann", "1 joined b ann")
 }
 
-// TestConnected_Open: in open mode connections have no user, and members the name that they give. Connections to other endpoints are not told.
-func TestConnected_Open(t *testing.T) {
-	t.Parallel()
-	l := new(told)
-	_, addr := serve(t, gateway.Config{Only: gateway.Chat, Connected: l.connected})
-	w := &wire{socket: dial(t, "ws://"+addr+"/ws/chat"), t: t}
-	send(t, w.socket, `{"type":"join","id":1,"room":"a","user":"ann"}`)
-	send(t, w.socket, `{"type":"join","id":2,"room":"a","user":"bob"}`) // it is there already
-	send(t, w.socket, `{"type":"chat","user":"cid","text":"x"}`)        // joins the public room
-	l.want(t, "1 connected ", "1 joined a ann", "1 joined public cid")
-	send(t, w.socket, `{"type":"leave"}`)
-	w.Abort()
-	l.want(t, "1 connected ", "1 joined a ann", "1 joined public cid", "1 left a ann", "1 left public cid", "1 disconnected")
-}
-
 func serveAnonymous(t *testing.T, change func(*gateway.Config), rule string) closed {
 	t.Helper()
 	policy := policyOf(t, auth.Config{Anonymous: true, Rules: []auth.RoleRule{{Role: auth.Anonymous, Allow: rulesFor(t, rule)}}})

@@ -1,9 +1,6 @@
 package gateway_test
 
 import (
-	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -11,7 +8,6 @@ import (
 	"time"
 
 	"github.com/tidewire/tidewire/internal/auth"
-	"github.com/tidewire/tidewire/internal/engine"
 	"github.com/tidewire/tidewire/internal/gateway"
 	"github.com/tidewire/tidewire/internal/testkit"
 	"github.com/tidewire/tidewire/websocket"
@@ -152,52 +148,4 @@ func TestConsumers_Client(t *testing.T) {
 	w.until(`"code":"queue_gone"`)
 	c.want("POST", "/v1/queues/jobs", "", 200, `{"queue":"jobs"}`)
 	testkit.Eventually(t, "it is gone", func() bool { return c.consumers("jobs", "").Total == 0 })
-}
-
-// crowds are other servers, each with more consumers than an answer has.
-type crowds struct{ others }
-
-func (crowds) Ask(_ context.Context, node string, question []byte) ([]byte, error) {
-	if string(question) != "cjobs" {
-		return nil, errors.New("no answer")
-	}
-	var all []map[string]any
-	for i := range 500 {
-		all = append(all, map[string]any{"node": node, "connection": fmt.Sprintf("%s-%d", node, i), "began": time.Unix(int64(i), 0).UTC(), "credits": 1, "unsettled": 0})
-	}
-	return json.Marshal(map[string]any{"queue": "jobs", "consumers": all, "total": 900})
-}
-
-// TestConsumers_Many: an answer has the oldest 500, and how many there are.
-func TestConsumers_Many(t *testing.T) {
-	t.Parallel()
-	c := serveClosed(t, func(cfg *gateway.Config) {
-		cfg.Nodes = crowds{others{map[string]*gateway.Server{"a": nil, "b": nil}}}
-	})
-	w := c.as("/ws", tokenOf(t, "ann", time.Hour, "consume queue:jobs"))
-	w.ask(`{"type":"consume","queue":"jobs","id":1}`, `{"type":"ok","id":1}`)
-	got := client{t, c.addr}.consumers("jobs", tokenOf(t, "op", time.Hour, "inspect queue:jobs"))
-	if got.Total != 1801 || len(got.Consumers) != 500 {
-		t.Fatalf("%d of %d", len(got.Consumers), got.Total)
-	}
-	for i, one := range got.Consumers {
-		if want := fmt.Sprintf("%c-%d", 'a'+i%2, i/2); one.Connection != want {
-			t.Fatalf("consumer %d is %s, want %s", i, one.Connection, want)
-		}
-	}
-}
-
-// TestConsumers_Panic: a consumption that ends by a panic of its store is not listed for ever.
-func TestConsumers_Panic(t *testing.T) {
-	t.Parallel()
-	queues := newFakeQueues(t, "jobs")
-	_, addr := serve(t, gateway.Config{Engine: engine.Engine{Queues: panickingQueues{queues}}})
-	w := connect(t, addr)
-	send(t, w.socket, `{"type":"consume","queue":"jobs","id":1}`)
-	if _, err := endOf(w.socket); !isClose(err, websocket.StatusInternalError) {
-		t.Errorf("ended with %v", err)
-	}
-	if got := (client{t, addr}).consumers("jobs", "").text(); got != "0 []: " {
-		t.Errorf("got %s", got)
-	}
 }

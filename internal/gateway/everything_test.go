@@ -1,8 +1,6 @@
 package gateway_test
 
 import (
-	"bufio"
-	"context"
 	"net/http"
 	"strings"
 	"testing"
@@ -248,26 +246,42 @@ func TestEverything_Administration(t *testing.T) {
 func TestEverything_Follow(t *testing.T) {
 	t.Parallel()
 	c := serveCanned(t)
-	for _, one := range []struct{ path, last string }{
-		{"streams/orders/follow?after=0", ""}, {"streams/orders/follow?from=end", ""}, {"streams/orders/follow", "0"},
-		{"events/follow?type=E&tag=t&store=a&after=0", ""}, {"events/follow?from=start", ""}, {"events/follow", "0"},
+	for _, path := range []string{
+		"streams/orders/follow?after=0", "streams/orders/follow?from=end", "streams/orders/follow", "events/follow?type=E&tag=t&store=a&after=0", "events/follow?from=start", "events/follow",
 	} {
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
-		r, err := http.NewRequestWithContext(ctx, "GET", "http://"+c.addr+"/v1/"+one.path, nil)
-		if err != nil {
-			t.Fatal(err)
+		headers := []string(nil)
+		if !strings.Contains(path, "?") {
+			headers = []string{"Last-Event-ID", "0"}
 		}
-		if one.last != "" {
-			r.Header.Set("Last-Event-ID", one.last)
+		followRoom(t, c.addr, "/v1/"+path, headers...).resp.Body.Close()
+	}
+}
+
+// TestEverything_Refused: requests that are refused before the engine is asked, and jobs that are forgotten.
+func TestEverything_Refused(t *testing.T) {
+	t.Parallel()
+	c := serveCanned(t)
+	for request, code := range map[string]string{
+		"GET /v1/schedules?after=%00": "invalid_parameter", "GET /v1/schedules?after=%ff": "invalid_parameter", "GET /v1/schedules?limit=101": "invalid_parameter", "GET /v1/events?store=tidewire.x": "invalid_name",
+		"GET /v1/schedules?after=" + strings.Repeat("x", 1000): "invalid_parameter",
+	} {
+		method, path, _ := strings.Cut(request, " ")
+		c.refused(method, path, "", http.StatusBadRequest, code)
+	}
+	for _, body := range []string{`{"at":"0000-00-00T00:00:00Z","queue":"q","payload":"x"}`, `{"at":1e400,"queue":"q","payload":"x"}`, `{"at":"2026-01-01T00:00:00Z","queue":"q"}`, `{"cron":5,"queue":"q","payload":"x"}`} {
+		c.refused("PUT", "/v1/schedules/s", body, http.StatusBadRequest, "malformed")
+	}
+	_, text := c.do("POST", "/v1/queues/q/dead/redrive", `{"all":true}`)
+	id, _, _ := strings.Cut(strings.TrimPrefix(text, `{"job":"`), `"`)
+	for started := 0; started < 110; {
+		if status, _ := c.do("POST", "/v1/queues/broken/dead/redrive", `{"all":true}`); status == http.StatusOK {
+			started++
 		}
-		resp, err := http.DefaultClient.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if line, err := bufio.NewReader(resp.Body).ReadString('\n'); err != nil || !strings.HasPrefix(line, "retry: ") && !strings.HasPrefix(line, "id: ") {
-			t.Errorf("%s: %q, %v", one.path, line, err)
-		}
-		resp.Body.Close()
-		cancel()
+	}
+	if _, text := c.do("GET", "/v1/queues/broken/jobs", ""); strings.Count(text, `"job":`) != 99 {
+		t.Errorf("%d jobs that have ended are remembered, want 99", strings.Count(text, `"job":`))
+	}
+	if _, text := c.do("GET", "/v1/queues/q/jobs/"+id, ""); !strings.Contains(text, `"state":"running"`) {
+		t.Errorf("the job that runs: %s", text)
 	}
 }

@@ -169,8 +169,8 @@ func TestIngest_BareEndStoresWholeMessages(t *testing.T) {
 
 func TestIngest_StoreFailureClosesWith1011(t *testing.T) {
 	t.Parallel()
-	_, addr := serveIngest(t, &memory{fail: errors.New("table is gone")})
-	c := dial(t, "ws://"+addr+"/ws/ingest")
+	_, addr := serve(t, gateway.Config{Engine: engine.Engine{Ingest: (&memory{fail: errors.New("table is gone")}).source}, Only: gateway.Ingest})
+	c := dial(t, "ws://"+addr+"/ws")
 	send(t, c, "a")
 	if _, err := endOf(c); !isClose(err, websocket.StatusInternalError) || strings.Contains(err.Error(), "table") {
 		t.Errorf("got %v, want code 1011 and nothing internal", err)

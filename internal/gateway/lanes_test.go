@@ -184,30 +184,6 @@ func TestLanes_NeverRead(t *testing.T) {
 	}
 }
 
-// TestLanes_LargeMessages: messages of the largest size are echoed, even if the client reads late, so that the kernels are full of echoes.
-func TestLanes_LargeMessages(t *testing.T) {
-	t.Parallel()
-	const size, count = 3 << 20, 8
-	_, addr := serve(t, gateway.Config{Only: gateway.Lanes, Lanes: quiet, MaxMessage: size})
-	c, err := websocket.Dial(t.Context(), "ws://"+addr+"/ws", websocket.Config{MaxMessage: size, MaxUnsent: 2 * count * size})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Abort()
-	for range count {
-		c.Queue(websocket.OpText, make([]byte, size))
-	}
-	c.Flush()
-	waitMetric(t, addr, "tidewire_connections 1")
-	got := 0
-	messages(t, c, func(m websocket.Message) bool {
-		if got++; len(m.Payload) != size {
-			t.Errorf("an echo of %d bytes", len(m.Payload))
-		}
-		return got == count
-	})
-}
-
 // TestLanes_Shutdown ends a flood with the closing handshake.
 func TestLanes_Shutdown(t *testing.T) {
 	t.Parallel()

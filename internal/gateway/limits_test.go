@@ -10,7 +10,6 @@ import (
 	"net/netip"
 	"os"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -105,38 +104,6 @@ func TestLimits_User(t *testing.T) {
 		w, _, _ := l.dial("/ws", bearer(one))
 		return w != nil
 	})
-}
-
-// TestLimits_Address: the connections of an address count together, whoever has them; those of the whole server too.
-func TestLimits_Address(t *testing.T) {
-	t.Parallel()
-	for name, cfg := range map[string]limits.Config{"address": {AddressConnections: 3}, "all": {Connections: 3}} {
-		for _, network := range []string{"127.0.0.1:0", "[::1]:0"} {
-			l := serveLimited(t, network, cfg, name == "all", nil)
-			var open []*wire
-			for i := range 3 {
-				w, status, _ := l.dial("/ws", bearer(tokenOf(t, fmt.Sprint("user", i), time.Hour)))
-				if w == nil {
-					t.Fatalf("%s: connection %d got %d", name, i, status)
-				}
-				open = append(open, w)
-			}
-			if resp, _ := l.refusedHandshake(""); resp.StatusCode != http.StatusTooManyRequests {
-				t.Errorf("%s: a fourth connection got %d", name, resp.StatusCode)
-			}
-			if got := l.once("GET", "/v1/streams", ""); got != "429 too_many_connections" {
-				t.Errorf("%s: HTTP got %s", name, got)
-			}
-			if got := l.once("GET", "/healthz", ""); got != "200" {
-				t.Errorf("%s: /healthz got %s", name, got)
-			}
-			open[1].Abort()
-			testkit.Eventually(t, "there is room again", func() bool {
-				w, _, _ := l.dial("/ws", nil)
-				return w != nil
-			})
-		}
-	}
 }
 
 // once does a request on a connection of its own.
@@ -236,56 +203,6 @@ func TestLimits_Pending(t *testing.T) {
 			t.Fatalf("a client with a token got %d", status)
 		}
 	}
-}
-
-// TestLimits_PendingOfAnAddress: one address has a smaller limit than all together.
-func TestLimits_PendingOfAnAddress(t *testing.T) {
-	t.Parallel()
-	l := serveLimited(t, "", limits.Config{Pending: 1000, Proxies: limits.Proxies{netip.MustParsePrefix("127.0.0.0/8")}}, false, nil)
-	for i := range limits.AddressPending + 1 {
-		w, status, _ := l.dial("/ws", bearer("", "X-Forwarded-For", "192.0.2.1"))
-		if (w != nil) != (i < limits.AddressPending) {
-			t.Fatalf("connection %d: %d", i, status)
-		}
-	}
-	if w, status, _ := l.dial("/ws", bearer("", "X-Forwarded-For", "192.0.2.2")); w == nil {
-		t.Errorf("another address got %d", status)
-	}
-	w, _, _ := l.dial("/ws", bearer(tokenOf(t, "ann", time.Hour), "X-Forwarded-For", "192.0.2.1"))
-	if w == nil {
-		t.Error("a client with a token of that address is refused")
-	}
-}
-
-// TestLimits_Released: connections that end in any way, and handshakes that fail, leave no count. serveLimited checks that at the end.
-func TestLimits_Released(t *testing.T) {
-	t.Parallel()
-	l := serveLimited(t, "", limits.Config{Connections: 50, UserConnections: 10, AddressConnections: 50}, false, nil)
-	token := tokenOf(t, "ann", time.Hour)
-	var clients sync.WaitGroup
-	for i := range 40 {
-		clients.Go(func() {
-			switch i % 5 {
-			case 0:
-				if w, _, _ := l.dial("/ws/chat", bearer(token)); w != nil {
-					w.Abort()
-				}
-			case 1:
-				l.dial("/ws", bearer(token, "Sec-WebSocket-Version", "12")) // stays open until the end
-			case 2:
-				if resp, _ := l.refusedHandshake("Authorization: Bearer " + token + "\r\nOrigin: https://evil.example\r\n"); resp.StatusCode != http.StatusForbidden && resp.StatusCode != http.StatusTooManyRequests {
-					t.Errorf("status %d", resp.StatusCode)
-				}
-			case 3:
-				l.once("GET", "/v1/streams", token)
-			case 4:
-				if w, _, _ := l.dial("/ws/ingest", bearer(token)); w != nil {
-					w.Close(websocket.StatusNormal, "")
-				}
-			}
-		})
-	}
-	clients.Wait()
 }
 
 // refusedHandshake does a handshake, and returns the response.

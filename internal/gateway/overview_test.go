@@ -88,26 +88,3 @@ func TestOverview_DatabaseAway(t *testing.T) {
 		t.Errorf("%v", got)
 	}
 }
-
-// TestConsole: the page is served without a token, also in closed mode, and to no page of another origin.
-func TestConsole(t *testing.T) {
-	t.Parallel()
-	c := serveClosed(t, nil)
-	for origin, want := range map[string]int{"": http.StatusOK, "https://elsewhere.example": http.StatusForbidden} {
-		r, err := http.NewRequestWithContext(t.Context(), "GET", "http://"+c.addr+"/console/streams/orders?after=10", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if origin != "" {
-			r.Header.Set("Origin", origin)
-		}
-		resp, err := http.DefaultClient.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		resp.Body.Close()
-		if resp.StatusCode != want {
-			t.Errorf("origin %q: %d, want %d", origin, resp.StatusCode, want)
-		}
-	}
-}

@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 
 	"github.com/tidewire/tidewire/internal/engine"
@@ -148,55 +147,5 @@ func TestPanic_EndsOneConnectionAlone(t *testing.T) {
 	}
 	if text := log.String(); !strings.Contains(text, "panics_test.go") || !strings.Contains(text, "level=ERROR") {
 		t.Errorf("the log lacks the stack:\n%s", text)
-	}
-}
-
-// closingStreams are streams whose subscriptions panic, and count their closes.
-type closingStreams struct {
-	*fakeStreams
-	closed atomic.Int32
-}
-
-func (c *closingStreams) Subscribe(_ context.Context, stream string, _ engine.Start) (engine.Subscription, error) {
-	return closingFeed{of: c, panicsIn: stream}, nil
-}
-
-type closingFeed struct {
-	panickingFeed
-	of       *closingStreams
-	panicsIn string
-}
-
-func (f closingFeed) Position() int64 {
-	if f.panicsIn == "position" {
-		panic("position")
-	}
-	return 0
-}
-
-func (f closingFeed) Close() {
-	f.of.closed.Add(1)
-	if f.panicsIn == "close" {
-		panic("close")
-	}
-}
-
-// TestPanic_ClosesSubscriptions: the source of a subscription is closed,
-// whichever of its steps panics.
-func TestPanic_ClosesSubscriptions(t *testing.T) {
-	t.Parallel()
-	store := &closingStreams{fakeStreams: newFakeStreams(t)}
-	_, addr := serve(t, gateway.Config{Engine: engine.Engine{Streams: store}})
-	for n, stream := range []string{"position", "next", "close"} {
-		conn := dial(t, "ws://"+addr+"/ws")
-		send(t, conn, `{"type":"subscribe","stream":"`+stream+`"}`)
-		if _, err := endOf(conn); !isClose(err, websocket.StatusInternalError) {
-			t.Errorf("panic in %s: ended with %v, want a Close frame with 1011", stream, err)
-		}
-		conn.Abort()
-		waitMetric(t, addr, "tidewire_connections 0")
-		if closed := int(store.closed.Load()); closed != n+1 {
-			t.Errorf("panic in %s: %d of %d subscriptions are closed", stream, closed, n+1)
-		}
 	}
 }

@@ -1,14 +1,10 @@
 package gateway_test
 
 import (
-	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
-	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -120,20 +116,43 @@ func TestRates_Closed(t *testing.T) {
 
 // TestRates_Ingest: what comes over the rate is not read, and is not lost; a stop does not wait for the time to pass.
 func TestRates_Ingest(t *testing.T) {
-	t.Parallel()
-	store := &memory{}
-	l := serveLimited(t, "", limits.Config{RequestRate: oneRequest}, true, func(cfg *gateway.Config) {
-		cfg.Engine = engine.Engine{Ingest: store.source}
+	inBubble(t, func(t *testing.T) {
+		store := &memory{}
+		l := serveLimited(t, "", limits.Config{RequestRate: 1}, true, func(cfg *gateway.Config) { cfg.Engine = engine.Engine{Ingest: store.source} })
+		w, _, _ := l.dial("/ws/ingest", nil)
+		for range 20 {
+			send(t, w.socket, "x")
+		}
+		time.Sleep(5 * time.Second)
+		if n := len(store.content()); n == 0 || n > 12 {
+			t.Errorf("%d messages of 20 are stored after 5 seconds", n)
+		}
+		time.Sleep(30 * time.Second)
+		if n := len(store.content()); n != 20 {
+			t.Errorf("%d messages of 20 are stored", n)
+		}
+		for range 20 {
+			send(t, w.socket, "x")
+		}
+		stopped, began := shutdown(t, l.server), time.Now()
+		w.Close(websocket.StatusNormal, "")
+		if stopped(); time.Since(began) > 15*time.Second {
+			t.Errorf("the stop took %v", time.Since(began))
+		}
 	})
-	w, _, _ := l.dial("/ws/ingest", nil)
-	send(t, w.socket, "1", "2")
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	stopped := make(chan error, 1)
-	go func() { stopped <- l.server.Shutdown(ctx) }()
-	go w.Close(websocket.StatusNormal, "")
-	if err := <-stopped; err != nil {
-		t.Error(err)
+}
+
+// TestRates_EarlyPings: Pings count before a token, too.
+func TestRates_EarlyPings(t *testing.T) {
+	t.Parallel()
+	c := serveClosed(t, nil)
+	w := dial(t, "ws://"+c.addr+"/ws")
+	go func() {
+		for w.Queue(websocket.OpPing, nil) == nil && w.Flush() == nil {
+		}
+	}()
+	if got := closeOf(t, w); got != 4401 {
+		t.Errorf("closed with %d", got)
 	}
 }
 
@@ -152,39 +171,6 @@ func TestRates_Tokens(t *testing.T) {
 		}
 		if limited == 0 {
 			t.Errorf("%s: 30 tokens were taken", path)
-		}
-	}
-}
-
-// raw is a WebSocket whose frames the test writes itself.
-func raw(t *testing.T, addr, path string) net.Conn {
-	t.Helper()
-	conn, err := net.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { conn.Close() })
-	if _, err := websocket.ClientHandshake(conn, &url.URL{Scheme: "ws", Host: addr, Path: path}); err != nil {
-		t.Fatal(err)
-	}
-	return conn
-}
-
-// TestLimits_Fragments: a message of too many frames ends the connection, with and without content.
-func TestLimits_Fragments(t *testing.T) {
-	t.Parallel()
-	l := serveLimited(t, "", limits.Config{}, true, nil)
-	for _, payload := range []string{"", "x"} {
-		conn := raw(t, l.addr, "/ws")
-		frames := websocket.AppendMaskedFrame(nil, websocket.OpText, [4]byte{}, []byte(payload))
-		frames[0] &^= 0x80 // not the last
-		more := websocket.AppendMaskedFrame(nil, websocket.OpContinuation, [4]byte{}, []byte(payload))
-		more[0] &^= 0x80
-		go conn.Write(append(frames, bytes.Repeat(more, 2000)...))
-		conn.SetReadDeadline(time.Now().Add(patience))
-		got, _ := io.ReadAll(conn)
-		if !bytes.Contains(got, []byte("too many fragments")) {
-			t.Errorf("%q: got %q", payload, got)
 		}
 	}
 }
@@ -212,15 +198,6 @@ func TestLimits_JSONBombs(t *testing.T) {
 		}
 	}
 	ws.ask(`{"type":"publish","stream":"orders","payload":"1","headers":{"a":`+strings.Repeat("[", 60)+strings.Repeat("]", 60)+`},"id":1}`, `{"type":"ok","id":1,"position":1}`)
-}
-
-// TestLimits_Headers: a request with many header lines is refused.
-func TestLimits_Headers(t *testing.T) {
-	t.Parallel()
-	l := serveLimited(t, "", limits.Config{}, true, nil)
-	if resp, _ := l.refusedHandshake(strings.Repeat("X: y\r\n", 101)); resp.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
-		t.Errorf("status %d, want 431", resp.StatusCode)
-	}
 }
 
 // TestRates_Handshakes: only handshakes have no rate.

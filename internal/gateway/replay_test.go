@@ -277,31 +277,6 @@ func startReplay(t *testing.T, h client, body string, headers ...string) replayA
 	return a
 }
 
-// TestReplay_OfFunction: a user whose right to write to the target is from the SQL function sees its replay, and can stop it. Others do not.
-func TestReplay_OfFunction(t *testing.T) {
-	t.Parallel()
-	streams := filledStreams(t, 1200, "asked")
-	c, _ := guarded(t, func(cfg *gateway.Config) { cfg.Engine = engine.Engine{Streams: replayStreams{streams}} })
-	h := client{t, c.addr}
-	own := []string{"Authorization", "Bearer " + tokenOf(t, "ann", time.Hour, "read stream:orders")}
-	other := []string{"Authorization", "Bearer " + tokenOf(t, "bob", time.Hour, "read stream:orders")}
-	streams.hold(true)
-	job := "/v1/streams/orders/jobs/" + startReplay(t, h, `{"to_stream":"asked"}`, own...).Job
-	for _, method := range []string{"GET", "DELETE"} {
-		if status, text := h.do(method, job, "", other...); status != http.StatusNotFound {
-			t.Errorf("another user: %s %d %s", method, status, text)
-		}
-		if status, text := h.do(method, job, "", own...); status != http.StatusOK {
-			t.Errorf("its user: %s %d %s", method, status, text)
-		}
-	}
-	streams.hold(false)
-	testkit.Eventually(t, "the replay stops", func() bool {
-		_, text := h.do("GET", job, "", own...)
-		return strings.Contains(text, `"state":"stopped"`)
-	})
-}
-
 // TestReplay_Many: one user, who need be no administrator, does not keep others from starting jobs.
 func TestReplay_Many(t *testing.T) {
 	t.Parallel()

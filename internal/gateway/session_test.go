@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -324,67 +323,4 @@ func TestEnqueue_TheFirstOfAKeyIsStored(t *testing.T) {
 			c.want(fmt.Sprintf(`{"type":"ok","id":%d,"position":1,"duplicate":true}`, n))
 		}
 	})
-}
-
-// lingering are streams and queues whose subscriptions and consumptions end when the test allows it.
-type lingering struct {
-	*fakeStreams
-	ending, let chan struct{}
-}
-
-func (l lingering) Subscribe(ctx context.Context, stream string, from engine.Start) (engine.Subscription, error) {
-	s, err := l.fakeStreams.Subscribe(ctx, stream, from)
-	return lingeringSubscription{s, l}, err
-}
-
-func (l lingering) end(f func()) {
-	l.ending <- struct{}{}
-	<-l.let
-	f()
-}
-
-type lingeringSubscription struct {
-	engine.Subscription
-	l lingering
-}
-
-func (s lingeringSubscription) Close() { s.l.end(s.Subscription.Close) }
-
-type lingeringQueues struct {
-	*fakeQueues
-	l lingering
-}
-
-func (q lingeringQueues) Consume(ctx context.Context, queue string, opts engine.ConsumeOptions) (engine.Consumption, error) {
-	c, err := q.fakeQueues.Consume(ctx, queue, opts)
-	return lingeringConsumption{c, q.l}, err
-}
-
-type lingeringConsumption struct {
-	engine.Consumption
-	l lingering
-}
-
-func (c lingeringConsumption) Close() { c.l.end(c.Consumption.Close) }
-
-// TestUnsubscribe_IsAnsweredWhenItHasEnded: unsubscribe and cancel are answered after the last message, and when everything held is released.
-func TestUnsubscribe_IsAnsweredWhenItHasEnded(t *testing.T) {
-	t.Parallel()
-	for begin, end := range map[string]string{
-		`"type":"subscribe","stream":"orders"`: `"type":"unsubscribe","stream":"orders"`, `"type":"consume","queue":"jobs"`: `"type":"cancel","queue":"jobs"`,
-	} {
-		l := lingering{fakeStreams: newFakeStreams(t, "orders"), ending: make(chan struct{}), let: make(chan struct{})}
-		_, addr := serve(t, gateway.Config{Engine: engine.Engine{Streams: l, Queues: lingeringQueues{newFakeQueues(t, "jobs"), l}}})
-		let := sync.OnceFunc(func() { close(l.let) })
-		t.Cleanup(let)
-		c := connect(t, addr)
-		if got := c.code(`{"id":"x",` + begin + `}`); got != "ok" {
-			t.Fatal(got)
-		}
-		send(t, c.socket, `{"id":"end",`+end+`}`)
-		<-l.ending
-		c.pong() // answers are sent in order: if the end had been answered already, that answer would come first
-		let()
-		c.want(`{"type":"ok","id":"end"}`)
-	}
 }

@@ -272,28 +272,3 @@ func TestShare_WhatIsRefused(t *testing.T) {
 		}
 	}
 }
-
-// TestShare_ManyMembers: a connection with two members of a group commits for the one that owns the partition.
-func TestShare_ManyMembers(t *testing.T) {
-	t.Parallel()
-	streams := newFakeStreams(t, "orders")
-	_, addr := serve(t, gateway.Config{Engine: engine.Engine{Streams: streams}})
-	c := connect(t, addr)
-	var all []*fakeMember
-	for n := range 2 {
-		streams.member = newFakeMember()
-		streams.member.owned[n] = true
-		all = append(all, streams.member)
-		c.ask(fmt.Sprintf(joinGroup, fmt.Sprintf(`,"subscription":"%d"`, n)), `{"type":"ok","id":1}`)
-	}
-	for n, m := range all {
-		c.ask(fmt.Sprintf(`{"type":"commit","id":2,"stream":"orders","group":"g","partition":%d,"position":5}`, n), fmt.Sprintf(`{"type":"ok","id":2,"partition":%d,"position":5}`, n))
-		if !m.look(func() bool { return m.commit[n] == 5 && len(m.commit) == 1 }) {
-			t.Errorf("member %d has committed %v", n, m.commit)
-		}
-	}
-	c.Abort()
-	for _, m := range all {
-		testkit.Eventually(t, "the member has left", func() bool { return m.look(func() bool { return m.closed }) })
-	}
-}

@@ -267,8 +267,8 @@ type client struct {
 	addr string
 }
 
-// do sends a request with an optional JSON body and headers (names and values), and returns the answer.
-func (c client) do(method, path, body string, headers ...string) (int, string) {
+// fetch sends a request with an optional JSON body and headers (names and values), and returns the answer with its body.
+func (c client) fetch(method, path, body string, headers ...string) (*http.Response, string) {
 	c.t.Helper()
 	r, err := http.NewRequestWithContext(c.t.Context(), method, "http://"+c.addr+path, strings.NewReader(body))
 	if err != nil {
@@ -289,13 +289,20 @@ func (c client) do(method, path, body string, headers ...string) (int, string) {
 	if err != nil {
 		c.t.Fatal(err)
 	}
+	return resp, strings.TrimSpace(string(text))
+}
+
+// do is fetch for an answer of the API: it returns the status.
+func (c client) do(method, path, body string, headers ...string) (int, string) {
+	c.t.Helper()
+	resp, text := c.fetch(method, path, body, headers...)
 	if kind := resp.Header.Get("Content-Type"); kind != "application/json" && strings.HasPrefix(path, "/v1/") {
 		c.t.Errorf("%s %s: Content-Type %q", method, path, kind)
 	}
 	if resp.StatusCode == http.StatusMethodNotAllowed && resp.Header.Get("Allow") == "" {
 		c.t.Errorf("%s %s: no Allow header", method, path)
 	}
-	return resp.StatusCode, strings.TrimSpace(string(text))
+	return resp.StatusCode, text
 }
 
 // want sends a request and expects this answer.
