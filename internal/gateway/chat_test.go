@@ -226,20 +226,6 @@ func TestChat_LeaveAndShutdownCodes(t *testing.T) {
 	}
 }
 
-// TestChat_ManyRooms: a connection that joins very many rooms gets a hundred.
-func TestChat_ManyRooms(t *testing.T) {
-	t.Parallel()
-	_, addr := serve(t, gateway.Config{Only: gateway.Chat, Chat: gateway.ChatConfig{RateLimit: 0.001}})
-	c := talk(t, addr, "public")
-	send(t, c.socket, numbered(200, `{"type":"join","room":"room %d"}`)...)
-	send(t, c.socket, numbered(200, `{"type":"chat","room":"room %d","text":"x"}`)...)
-	c.ask(`{"type":"join","room":"one more","id":2}`, `{"code":"too_many_rooms","id":2,"message":"this connection is in too many rooms; leave one first","retryable":false,"type":"error"}`)
-	waitMetric(t, addr, "tidewire_chat_rooms 100")
-	waitMetric(t, addr, "tidewire_chat_messages_total 10") // the rate limit
-	waitMetric(t, addr, "tidewire_chat_dropped_total 89")
-	waitMetric(t, addr, "tidewire_chat_ignored_total 203") // 101 joins, and chats in 101 rooms not joined, and the last
-}
-
 // TestChat_WithFieldsOfAJoin joins the public room by a chat with a field of the application: the field does not request history.
 func TestChat_WithFieldsOfAJoin(t *testing.T) {
 	t.Parallel()

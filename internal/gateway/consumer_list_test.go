@@ -2,7 +2,6 @@ package gateway_test
 
 import (
 	"fmt"
-	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -10,7 +9,6 @@ import (
 	"github.com/tidewire/tidewire/internal/auth"
 	"github.com/tidewire/tidewire/internal/gateway"
 	"github.com/tidewire/tidewire/internal/testkit"
-	"github.com/tidewire/tidewire/websocket"
 )
 
 // listedConsumer is what a list tells of a consumer.
@@ -126,26 +124,4 @@ func TestConsumers_Rights(t *testing.T) {
 			t.Errorf("%s: %s, want %s", path, got, want)
 		}
 	}
-}
-
-// TestConsumers_Client: a consumer is shown with what its client has said it is. In open mode it has no user.
-func TestConsumers_Client(t *testing.T) {
-	t.Parallel()
-	_, _, _, addr := serveAll(t)
-	conn, err := websocket.Dial(t.Context(), "ws://"+addr+"/ws", websocket.Config{Header: http.Header{"User-Agent": {"shop/1"}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(conn.Abort)
-	w := &wire{socket: conn, t: t}
-	w.ask(`{"type":"consume","queue":"jobs","id":1}`, `{"type":"ok","id":1}`)
-	c := client{t, addr}
-	if got := c.consumers("jobs", "").text(); !strings.HasPrefix(got, "1 []: ws  0/") || !strings.HasSuffix(got, " shop/1") {
-		t.Errorf("got %s", got)
-	}
-	// It goes with a consumption that the server ends.
-	c.want("DELETE", "/v1/queues/jobs", "", 200, `{"queue":"jobs"}`)
-	w.until(`"code":"queue_gone"`)
-	c.want("POST", "/v1/queues/jobs", "", 200, `{"queue":"jobs"}`)
-	testkit.Eventually(t, "it is gone", func() bool { return c.consumers("jobs", "").Total == 0 })
 }

@@ -173,12 +173,6 @@ func TestEvents_WhatIsRefused(t *testing.T) {
 			t.Errorf("%.80s: %s, want %s", fields, got, want)
 		}
 	}
-	_, _, _, without := serveAll(t)
-	for _, text := range []string{`{"id":"x","type":"append"}`, `{"id":"x","type":"query"}`, `{"id":"x","type":"project"}`} {
-		if got := connect(t, without).code(text); got != "not_served" {
-			t.Errorf("%s: %s", text, got)
-		}
-	}
 }
 
 func TestEvents_OverHTTP(t *testing.T) {

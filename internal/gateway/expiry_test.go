@@ -1,6 +1,7 @@
 package gateway_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -24,7 +25,7 @@ func TestAuth_Expiry(t *testing.T) {
 			t.Error(got)
 		}
 		began := time.Now()
-		if first := w.next(); !strings.HasPrefix(first, `{"type":"expiring","expires_in_ms":`) {
+		if first := w.next(); !strings.HasPrefix(first, `{"type":"expiring","expires_in_ms":`) || !json.Valid([]byte(first)) {
 			t.Errorf("got %s", first)
 		}
 		if told := time.Since(began); told < time.Second || told > shortLife-10*time.Second {

@@ -1,7 +1,6 @@
 package gateway_test
 
 import (
-	"encoding/binary"
 	"errors"
 	"strings"
 	"sync/atomic"
@@ -72,39 +71,6 @@ func TestLanes_EchoesAndPushes(t *testing.T) {
 				t.Errorf("%s is not counted", name)
 			}
 		}
-	})
-}
-
-// TestLanes_Chunks: the client declares that it reassembles chunks. To it, a binary echo begins with a chunk header too.
-func TestLanes_Chunks(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		_, addr := serveLanes(t, gateway.LanesConfig{DummySize: 100_000, DummyEvery: time.Second, Chunk: 16 << 10})
-		c := dial(t, "ws://"+addr+"/ws")
-		send(t, c, " \n"+`{"type":"hello","chunks":true}`)
-		c.Queue(websocket.OpBinary, []byte("\x01\x00\x00\x00 like a header"))
-		c.Flush()
-		header := binary.BigEndian.AppendUint64([]byte{1, websocket.ChunkLast, 0, 0}, 0)
-		messages(t, c, func(m websocket.Message) bool {
-			if string(m.Payload) != string(header)+"\x01\x00\x00\x00 like a header" {
-				t.Errorf("echoed %q", m.Payload)
-			}
-			return true
-		})
-		whole, size, seq := 0, 0, uint32(0)
-		messages(t, c, func(m websocket.Message) bool {
-			p := m.Payload
-			if len(p) < websocket.ChunkHeader || p[0] != 1 || p[1]&websocket.ChunkText == 0 || binary.BigEndian.Uint32(p[8:]) != seq {
-				t.Fatalf("chunk header % x, want number %d", p[:min(len(p), websocket.ChunkHeader)], seq)
-			}
-			seq++
-			if size += len(p) - websocket.ChunkHeader; p[1]&websocket.ChunkLast != 0 {
-				if size != 100_000 || seq != 7 {
-					t.Errorf("%d bytes in %d chunks", size, seq)
-				}
-				whole, size, seq = whole+1, 0, 0
-			}
-			return whole == 3
-		})
 	})
 }
 

@@ -28,21 +28,6 @@ func TestSubscribe_ReadsAhead(t *testing.T) {
 	c.positions("orders", 1, 610)
 }
 
-// TestSubscribe_ReadsAheadOnlyOnCredit: a page is not read before its client may get it.
-func TestSubscribe_ReadsAheadOnlyOnCredit(t *testing.T) {
-	t.Parallel()
-	streams, _, _, addr := serveAll(t)
-	fill(streams, "orders", 30, 10<<10) // pages of 10
-	c := connect(t, addr)
-	send(t, c.socket, `{"type":"subscribe","stream":"orders","from":"start","credits":10}`)
-	c.positions("orders", 1, 10)
-	if got := pulled(streams); got != 1 {
-		t.Errorf("%d pages were read on credit for one", got)
-	}
-	send(t, c.socket, `{"type":"credit","subscription":"orders","n":20}`)
-	c.positions("orders", 11, 30)
-}
-
 // TestSubscribe_EndsWhileReadingAhead: a subscription ends while it sends a page and holds the next one.
 func TestSubscribe_EndsWhileReadingAhead(t *testing.T) {
 	t.Parallel()

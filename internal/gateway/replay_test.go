@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tidewire/tidewire/internal/auth"
 	"github.com/tidewire/tidewire/internal/engine"
 	"github.com/tidewire/tidewire/internal/gateway"
 	"github.com/tidewire/tidewire/internal/testkit"
@@ -146,6 +147,8 @@ func TestReplay_Ends(t *testing.T) {
 		"dropped":   {func(_ *rulesServer, f *fakeStreams, _ func()) { f.change(func() { f.fail = engine.ErrNotFound }) }, "failed", "not_found"},
 		"too old":   {func(_ *rulesServer, f *fakeStreams, _ func()) { f.change(func() { f.streams["orders"].oldest = 1100 }) }, "failed", "too_old"},
 		"forbidden": {func(s *rulesServer, _ *fakeStreams, _ func()) { s.allow("read stream:*") }, "failed", "forbidden"},
+		"revoked":   {func(s *rulesServer, _ *fakeStreams, _ func()) { s.revoke("u") }, "failed", "invalid_token"},
+		"anonymous": {func(s *rulesServer, _ *fakeStreams, _ func()) { s.allow("read,publish stream:*") }, "failed", "unauthenticated"},
 		"done":      {func(*rulesServer, *fakeStreams, func()) {}, "done", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -153,8 +156,11 @@ func TestReplay_Ends(t *testing.T) {
 			streams, log := filledStreams(t, 1200, "copy"), &lines{}
 			s := serveRules(t, func(cfg *gateway.Config) {
 				cfg.Engine.Streams, cfg.Audit = replayStreams{streams}, slog.New(slog.NewJSONHandler(log, nil))
-			}, "read,publish stream:*")
+			}, "anonymous", "read,publish stream:*")
 			h, token := client{t, s.addr}, []string{"Authorization", "Bearer " + tokenOf(t, "u", time.Hour)}
+			if name == "anonymous" {
+				token = nil
+			}
 			streams.hold(true) // no commit until then
 			a := startReplay(t, h, `{"to_stream":"copy"}`, token...)
 			job := "/v1/streams/orders/jobs/" + a.Job
@@ -175,7 +181,8 @@ func TestReplay_Ends(t *testing.T) {
 			if end["state"] != d.state || code != d.code || end["replay"] != a.Replay || end["done"] != (d.state == "done") || end["after"] != float64(stored) || d.state != "done" && stored == 1200 {
 				t.Errorf("%v, want %s %s, and %d messages are stored", end, d.state, d.code, stored)
 			}
-			s.allow("read,publish stream:*")
+			s.snapshot.Store(auth.NewSnapshot(nil, nil, nil))
+			s.allow("anonymous", "read,publish stream:*")
 			for _, method := range []string{"GET", "DELETE"} {
 				if _, text := h.do(method, job, "", token...); !strings.Contains(text, `"state":"`+d.state+`"`) || !strings.Contains(text, d.code) {
 					t.Errorf("%s: the job is %s", method, text)

@@ -91,21 +91,6 @@ func TestPublish_AnswersComeAfterTheCommit(t *testing.T) {
 	})
 }
 
-// TestPublish_ManyAnswers: many answers of one commit come in position order.
-func TestPublish_ManyAnswers(t *testing.T) {
-	t.Parallel()
-	streams, _, _, addr := serveAll(t)
-	c := connect(t, addr)
-	streams.hold(true)
-	const total = 500
-	send(t, c.socket, numbered(total, `{"type":"publish","id":%d,"stream":"orders","payload":"x"}`)...)
-	c.pong()
-	streams.hold(false)
-	for n := range total {
-		c.want(fmt.Sprintf(`{"type":"ok","id":%d,"position":%d}`, n+1, n+1))
-	}
-}
-
 func TestPublish_ErrorsAreTold(t *testing.T) {
 	t.Parallel()
 	streams, _, _, addr := serveAll(t)
