@@ -2,65 +2,35 @@ package gateway_test
 
 import (
 	"bufio"
-	"context"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/tidewire/tidewire/internal/engine"
 	"github.com/tidewire/tidewire/internal/gateway"
-	"github.com/tidewire/tidewire/websocket"
 )
 
-// TestAPI_HalfClosedClientIsAnswered: a client that half-closes after its
-// request gets the answer.
-func TestAPI_HalfClosedClientIsAnswered(t *testing.T) {
+// TestAPI_HalfClosed: a client that half-closes after its request gets the answer. To a receive it looks like one that has gone, so nothing is
+// leased to it, and it is told so.
+func TestAPI_HalfClosed(t *testing.T) {
 	t.Parallel()
-	streams, _, _, addr := serveAll(t)
+	streams, queues, _, addr := serveAll(t)
 	fill(streams, "orders", 3, 10)
-	conn, err := net.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	conn.SetDeadline(time.Now().Add(patience))
-	io.WriteString(conn, "GET /v1/streams/orders/messages HTTP/1.1\r\nHost: localhost\r\n\r\n")
-	conn.(*net.TCPConn).CloseWrite()
-	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	if body, err := io.ReadAll(resp.Body); resp.StatusCode != 200 || err != nil || !strings.Contains(string(body), `"next":3`) {
-		t.Errorf("%d %s, %v", resp.StatusCode, body, err)
-	}
-}
-
-// TestReceive_HalfClosedClientIsTold: a half-closed client looks like one that has
-// gone, so nothing is leased to it.
-func TestReceive_HalfClosedClientIsTold(t *testing.T) {
-	t.Parallel()
-	_, queues, _, addr := serveAll(t)
-	conn, err := net.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	conn.SetDeadline(time.Now().Add(patience))
-	io.WriteString(conn, "POST /v1/queues/jobs/receive?wait_ms=20000 HTTP/1.1\r\nHost: localhost\r\n\r\n")
-	conn.(*net.TCPConn).CloseWrite()
-	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	if body, err := io.ReadAll(resp.Body); resp.StatusCode != 400 || err != nil || !strings.Contains(string(body), `"code":"half_closed"`) {
-		t.Errorf("%d %s, %v", resp.StatusCode, body, err)
+	for request, want := range map[string]string{"GET /v1/streams/orders/messages": `"next":3`, "POST /v1/queues/jobs/receive?wait_ms=20000": `"code":"half_closed"`} {
+		conn := unread(t, addr, request, "")
+		conn.SetDeadline(time.Now().Add(patience))
+		conn.(*net.TCPConn).CloseWrite()
+		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if body, err := io.ReadAll(resp.Body); err != nil || !strings.Contains(string(body), want) {
+			t.Errorf("%s: %d %s, %v", request, resp.StatusCode, body, err)
+		}
 	}
 	client{t, addr}.want("POST", "/v1/queues/jobs/messages", `{"payload":"1"}`, 200, `{"position":1,"count":1}`)
 	if ready := lookAt(queues, func(q *fakeQueue) int { return len(q.ready) }); ready != 1 {
@@ -68,67 +38,70 @@ func TestReceive_HalfClosedClientIsTold(t *testing.T) {
 	}
 }
 
-// TestAPI_StopDoesNotWaitForAReader: a stop does not wait for a client that has
-// stopped reading in the middle of an answer.
+// TestAPI_StopDoesNotWaitForAReader: a stop does not wait for a client that has stopped reading in the middle of an answer.
 func TestAPI_StopDoesNotWaitForAReader(t *testing.T) {
 	t.Parallel()
 	streams := newFakeStreams(t, "orders")
 	fill(streams, "orders", 120, 200_000) // more than sockets hold
-	server := gateway.New(gateway.Config{Engine: engine.Engine{Ingest: (&memory{}).source, Streams: streams}, DrainTimeout: 50 * time.Millisecond})
-	front := httptest.NewServer(server)
-	conn, err := net.Dial("tcp", strings.TrimPrefix(front.URL, "http://"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	io.WriteString(conn, "GET /v1/streams/orders/messages?limit=1000 HTTP/1.1\r\nHost: localhost\r\n\r\n")
+	server, addr := serve(t, gateway.Config{Engine: engine.Engine{Streams: streams}, DrainTimeout: 50 * time.Millisecond})
+	conn := unread(t, addr, "GET /v1/streams/orders/messages?limit=1000", "")
 	conn.SetReadDeadline(time.Now().Add(patience))
 	if _, err := io.ReadFull(conn, make([]byte, 1000)); err != nil { // the answer has begun
 		t.Fatal(err)
 	}
 	server.EndPolls()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	if err := server.Shutdown(ctx); err != nil {
-		t.Errorf("the stop waited for a client that does not read: %v", err)
-	}
-	front.Close()
+	shutdown(t, server)()
 }
 
-// TestAPI_BodyThatNeverArrives: a request whose body stops is answered when its time is over, also if so little of it is
-// missing that package http would wait for the rest.
-func TestAPI_BodyThatNeverArrives(t *testing.T) {
+// postBody sends a request whose body does not come, or not all of it, and returns what comes up to the end of the connection.
+func postBody(t *testing.T, addr, headers, body string) string {
+	t.Helper()
+	conn, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	conn.SetDeadline(time.Now().Add(patience))
+	fmt.Fprintf(conn, "POST /v1/streams/orders/messages HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\n%s\r\n%s", addr, headers, body)
+	text, err := io.ReadAll(conn)
+	if err != nil {
+		t.Error(err)
+	}
+	return string(text)
+}
+
+// TestAPI_Bodies: a body that is announced as too large is refused before any of it has come, and the server does not ask for it. A request whose
+// body stops is answered when its time is over, also if so little of it is missing that package http would wait for the rest.
+func TestAPI_Bodies(t *testing.T) {
 	t.Parallel()
-	streams := newFakeStreams(t, "orders")
-	_, addr := serve(t, gateway.Config{
-		Engine: engine.Engine{Ingest: (&memory{}).source, Streams: streams}, BodyTimeout: 50 * time.Millisecond,
-	})
-	for _, length := range []int{2, 100_000, 500_000} {
-		conn, err := net.Dial("tcp", addr)
-		if err != nil {
-			t.Fatal(err)
+	_, addr := serve(t, gateway.Config{Engine: engine.Engine{Streams: newFakeStreams(t, "orders")}, MaxMessage: 256 << 10, BodyTimeout: 50 * time.Millisecond})
+	for _, size := range []int64{300 << 10, 9_999_999_999_999} {
+		for _, header := range []string{"", "Expect: 100-continue\r\n"} {
+			if got := postBody(t, addr, fmt.Sprintf("%sContent-Length: %d\r\n", header, size), ""); !strings.HasPrefix(got, "HTTP/1.1 413 ") {
+				t.Errorf("%d bytes announced, with %q: %s", size, header, got)
+			}
 		}
-		defer conn.Close()
-		conn.SetDeadline(time.Now().Add(patience))
-		fmt.Fprintf(conn, "POST /v1/streams/orders/messages HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n{", length)
-		answer, err := io.ReadAll(conn) // to the end of the connection
-		if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 400 ") || !strings.Contains(string(answer), "the body did not arrive") {
-			t.Errorf("%d bytes: %q, %v", length, answer, err)
+	}
+	for _, size := range []int{2, 100_000} {
+		if got := postBody(t, addr, fmt.Sprintf("Content-Length: %d\r\n", size), "{"); !strings.HasPrefix(got, "HTTP/1.1 400 ") || !strings.Contains(got, "the body did not arrive") {
+			t.Errorf("%d bytes: %s", size, got)
 		}
 	}
 }
 
-// TestHandshake_MalformedQuery: a query that cannot be read is refused, and not passed over.
-func TestHandshake_MalformedQuery(t *testing.T) {
+// TestShutdown_BodyThatDoesNotCome: a client that has announced a body and does not send it does not delay the rest of a stop.
+func TestShutdown_BodyThatDoesNotCome(t *testing.T) {
 	t.Parallel()
-	_, _, _, addr := serveAll(t)
-	_, err := websocket.Dial(t.Context(), "ws://"+addr+"/ws/ingest?ack=%zz", websocket.Config{})
-	resp, get := http.Get("http://" + addr + "/ws/ingest?ack=%zz")
-	if get != nil {
-		t.Fatal(get)
+	server, addr := serve(t, gateway.Config{Engine: engine.Engine{Streams: newFakeStreams(t, "orders")}, DrainTimeout: 20 * time.Millisecond})
+	conn := unread(t, addr, "POST /v1/streams/orders/messages", "Content-Type: application/json\r\nContent-Length: 100\r\nExpect: 100-continue\r\n")
+	conn.SetDeadline(time.Now().Add(patience))
+	in := bufio.NewReader(conn)
+	if line, err := in.ReadString('\n'); err != nil || !strings.Contains(line, "100") { // it waits for the body
+		t.Fatalf("got %q, %v", line, err)
 	}
-	resp.Body.Close()
-	if err == nil || resp.StatusCode != http.StatusBadRequest {
-		t.Errorf("%v, %d", err, resp.StatusCode)
+	shutdown(t, server)()
+	in.ReadString('\n')
+	if line, err := in.ReadString('\n'); err != nil || !strings.Contains(line, "503") {
+		t.Errorf("the request is answered with %q, %v", line, err)
 	}
 }

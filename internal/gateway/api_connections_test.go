@@ -2,7 +2,6 @@ package gateway_test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
@@ -12,21 +11,9 @@ import (
 
 	"github.com/tidewire/tidewire/internal/auth"
 	"github.com/tidewire/tidewire/internal/gateway"
+	"github.com/tidewire/tidewire/internal/testkit"
 	"github.com/tidewire/tidewire/websocket"
 )
-
-// get is the answer to a request, which has to succeed.
-func (c client) get(into any, method, path, body, token string) string {
-	c.t.Helper()
-	status, text := c.do(method, path, body, "Authorization", "Bearer "+token)
-	if status != http.StatusOK {
-		c.t.Fatalf("%s %s %s: %d %s", method, path, body, status, text)
-	}
-	if err := json.Unmarshal([]byte(text), into); err != nil {
-		c.t.Fatal(err)
-	}
-	return text
-}
 
 type listed struct {
 	Node            string
@@ -85,7 +72,7 @@ func TestConnections(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(conn.Abort)
-	ann := &wire{Conn: conn, t: t}
+	ann := &wire{socket: conn, t: t}
 	for _, request := range []string{
 		`{"id":"x","type":"subscribe","stream":"orders","group":"g"}`, `{"id":"x","type":"subscribe","subscription":"e","query":{}}`,
 		`{"id":"x","type":"consume","queue":"jobs","credits":1}`, `{"id":"x","type":"join","room":"own/ann"}`,
@@ -155,11 +142,11 @@ func TestConnections(t *testing.T) {
 	if got := c.status("POST", "/v1/connections/"+of.Connection+"/disconnect", "{}", admin); got != "200" {
 		t.Errorf("disconnect: %s", got)
 	}
-	if code := closeOf(ann); code != 4401 {
+	if code := closeOf(t, ann); code != 4401 {
 		t.Errorf("closed with %d", code)
 	}
 	ann.Abort()
-	waitFor(t, func() bool { return c.status("GET", "/v1/connections/"+of.Connection, "", admin) == "404 not_found" }, "the connection has not ended")
+	testkit.Eventually(t, "the connection has ended", func() bool { return c.status("GET", "/v1/connections/"+of.Connection, "", admin) == "404 not_found" })
 	if got := c.status("POST", "/v1/connections/nothing/disconnect", "", admin); got != "404 not_found" {
 		t.Errorf("no such connection: %s", got)
 	}
@@ -195,48 +182,10 @@ func TestConnections_OpenMode(t *testing.T) {
 			t.Errorf("%s: %s", d.path, text)
 		}
 	}
-	if code := closeOf(w); code != 1012 {
+	if code := closeOf(t, w); code != 1012 {
 		t.Errorf("closed with %d", code)
 	}
 	c.refused("GET", "/v1/keys", "", 404, "not_served")
-}
-
-// TestConnections_Many: a list of many connections has the first of them, also while others come and go.
-func TestConnections_Many(t *testing.T) {
-	t.Parallel()
-	c := serveCanned(t)
-	const many = 300 // more than one portion, and than the list has
-	stop := make(chan struct{})
-	stopped := make(chan struct{})
-	go func() { // some that come and go
-		defer close(stopped)
-		for {
-			select {
-			case <-stop:
-				return
-			default:
-				if conn, err := websocket.Dial(context.Background(), "ws://"+c.addr+"/ws", websocket.Config{}); err == nil {
-					conn.Abort()
-				}
-			}
-		}
-	}()
-	for range many {
-		connect(t, c.addr)
-	}
-	waitFor(t, func() bool { // a connection is listed a moment after its handshake
-		var got listed
-		c.get(&got, "GET", "/v1/connections?limit=1", "", "")
-		return got.Matching >= many
-	}, "some are not listed")
-	for _, order := range []string{"newest", "slowest", "unsent"} {
-		var got listed
-		if c.get(&got, "GET", "/v1/connections?limit=50&order="+order, "", ""); len(got.Connections) != 50 || got.Matching < many {
-			t.Errorf("%s: %d of %d", order, len(got.Connections), got.Matching)
-		}
-	}
-	close(stop)
-	<-stopped
 }
 
 // TestExplain: it tells which rule decides, or that none does, and what would.

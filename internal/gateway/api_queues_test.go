@@ -12,6 +12,7 @@ import (
 
 	"github.com/tidewire/tidewire/internal/engine"
 	"github.com/tidewire/tidewire/internal/gateway"
+	"github.com/tidewire/tidewire/internal/testkit"
 )
 
 // received are the deliveries of a receive.
@@ -88,52 +89,40 @@ func TestAPI_CreateWithoutOptions(t *testing.T) {
 	c.refused("POST", "/v1/streams/keyed", `{"keyed":true}`, 409, "exists")
 }
 
-// TestAPI_ReceiveOfADroppedQueue: a receive of a dropped queue is refused, and
-// one of a new queue with its name is not.
-func TestAPI_ReceiveOfADroppedQueue(t *testing.T) {
-	t.Parallel()
-	_, queues, _, addr := serveAll(t)
-	c := client{t, addr}
-	c.received("/v1/queues/jobs/receive")
-	c.want("DELETE", "/v1/queues/jobs", "", 200, `{"queue":"jobs"}`)
-	c.refused("POST", "/v1/queues/jobs/receive", "", 404, "not_found")
-	queues.state.Lock()
-	if queues.open != 0 {
-		t.Errorf("%d consumptions of it are open", queues.open)
-	}
-	queues.state.Unlock()
-	c.want("POST", "/v1/queues/jobs", "", 200, `{"queue":"jobs"}`)
-	c.want("POST", "/v1/queues/jobs/messages", `{"payload":"1"}`, 200, `{"position":1,"count":1}`)
-	if d := c.received("/v1/queues/jobs/receive"); len(d) != 1 {
-		t.Errorf("got %+v", d)
-	}
-}
-
+// TestAPI_LongPoll: a receive and a read wait for messages. Receives wait as one consumer; at the end of polls they are answered.
 func TestAPI_LongPoll(t *testing.T) {
-	t.Parallel()
-	_, queues, server, addr := serveAll(t)
-	c := client{t, addr}
-	if none := c.received("/v1/queues/jobs/receive?wait_ms=150"); len(none) > 0 {
-		t.Errorf("got %v", none)
-	}
-	answers := make(chan []got, 3)
-	for range 3 { // they wait concurrently, as one consumer
-		go func() { answers <- c.received("/v1/queues/jobs/receive?max=1&wait_ms=20000") }()
-	}
-	time.Sleep(50 * time.Millisecond)
-	c.want("POST", "/v1/queues/jobs/messages", `{"messages":[{"payload":"1"},{"payload":"2"}]}`, 200, `{"position":1,"count":2}`)
-	for range 2 {
-		if ds := <-answers; len(ds) != 1 {
-			t.Errorf("got %+v", ds)
+	inBubble(t, func(t *testing.T) {
+		_, queues, server, addr := serveAll(t)
+		c := client{t, addr}
+		began := time.Now()
+		if none := c.received("/v1/queues/jobs/receive?wait_ms=150"); len(none) > 0 || time.Since(began) != 150*time.Millisecond {
+			t.Errorf("got %v after %v", none, time.Since(began))
 		}
-	}
-	if open := lookAt(queues, func(*fakeQueue) int { return queues.open }); open != 1 {
-		t.Errorf("%d consumptions are open, want one", open)
-	}
-	server.EndPolls()
-	if ds := <-answers; len(ds) != 0 {
-		t.Errorf("the end of polls: %+v", ds)
-	}
+		c.want("GET", "/v1/streams/orders/messages?wait_ms=150", "", 200, `{"messages":[],"next":0}`)
+		answers, read := make(chan []got, 3), make(chan string)
+		for range 3 {
+			go func() { answers <- c.received("/v1/queues/jobs/receive?max=1&wait_ms=20000") }()
+		}
+		go func() { _, text := c.do("GET", "/v1/streams/orders/messages?wait_ms=20000", ""); read <- text }()
+		time.Sleep(time.Second)
+		c.want("POST", "/v1/queues/jobs/messages", `{"messages":[{"payload":"1"},{"payload":"2"}]}`, 200, `{"position":1,"count":2}`)
+		for range 2 {
+			if ds := <-answers; len(ds) != 1 {
+				t.Errorf("got %+v", ds)
+			}
+		}
+		c.want("POST", "/v1/streams/orders/messages", `{"payload":"x"}`, 200, `{"position":1,"count":1}`)
+		if text := <-read; !strings.Contains(text, `"next":1`) {
+			t.Errorf("read %s", text)
+		}
+		if open := lookAt(queues, func(*fakeQueue) int { return queues.open }); open != 1 {
+			t.Errorf("%d consumptions are open, want one", open)
+		}
+		server.EndPolls()
+		if ds := <-answers; len(ds) != 0 || time.Since(began) > 10*time.Second {
+			t.Errorf("the end of polls: %+v after %v", ds, time.Since(began))
+		}
+	})
 }
 
 // TestAPI_LostClientGivesBack: messages leased to a client while it disconnects
@@ -153,10 +142,10 @@ func TestAPI_LostClientGivesBack(t *testing.T) {
 	receiving := func(n int) func() bool {
 		return func() bool { return lookAt(queues, func(*fakeQueue) bool { return queues.receiving == n }) }
 	}
-	waitFor(t, receiving(1), "nobody receives")
+	testkit.Eventually(t, "somebody receives", receiving(1))
 	cancel()
 	<-gone
-	waitFor(t, receiving(0), "the end of the client is not noticed")
+	testkit.Eventually(t, "the end of the client is noticed", receiving(0))
 	c := client{t, addr}
 	c.want("POST", "/v1/queues/jobs/messages", `{"payload":"1"}`, 200, `{"position":1,"count":1}`)
 	if d := c.received("/v1/queues/jobs/receive"); len(d) != 1 || d[0].Attempt != 1 {
@@ -192,48 +181,39 @@ func (l lateConsumption) Receive(ctx context.Context, limit int) ([]engine.Deliv
 func TestAPI_LeasedTooLateGoesBack(t *testing.T) {
 	t.Parallel()
 	queues := newFakeQueues(t, "jobs")
-	_, addr := serve(t, gateway.Config{Engine: engine.Engine{Ingest: (&memory{}).source, Queues: lateQueues{queues}}})
+	_, addr := serve(t, gateway.Config{Engine: engine.Engine{Queues: lateQueues{queues}}})
 	client{t, addr}.want("POST", "/v1/queues/jobs/messages", `{"payload":"1"}`, 200, `{"position":1,"count":1}`)
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	r, _ := http.NewRequestWithContext(ctx, "POST", "http://"+addr+"/v1/queues/jobs/receive?wait_ms=20000", nil)
-	if resp, err := http.DefaultClient.Do(r); err == nil {
-		resp.Body.Close()
-		t.Error("it was answered")
-	}
-	waitFor(t, func() bool {
+	unread(t, addr, "POST /v1/queues/jobs/receive?wait_ms=20000", "").Close()
+	testkit.Eventually(t, "it is given back", func() bool {
 		return lookAt(queues, func(q *fakeQueue) bool { return len(q.nacks) == 1 && len(q.ready) == 1 })
-	}, "not given back")
+	})
 }
 
-// TestAPI_ReceiveOfANewQueue: the first receive of a queue that was dropped and created again gets its messages, and nothing is left of the deliveries of the old one.
+// TestAPI_ReceiveOfANewQueue: a receive of a queue that was dropped is refused. The first one of a new queue of its name gets its messages, and nothing is
+// left of the deliveries of the old one.
 func TestAPI_ReceiveOfANewQueue(t *testing.T) {
 	t.Parallel()
-	_, _, _, addr := serveAll(t)
+	_, queues, _, addr := serveAll(t)
 	c := client{t, addr}
 	c.want("POST", "/v1/queues/jobs/messages", `{"payload":"old"}`, 200, `{"position":1,"count":1}`)
 	if old := c.received("/v1/queues/jobs/receive"); len(old) != 1 {
 		t.Fatalf("got %+v", old)
 	}
-	c.want("DELETE", "/v1/queues/jobs", "", 200, `{"queue":"jobs"}`)
-	c.want("POST", "/v1/queues/jobs", "", 200, `{"queue":"jobs"}`)
-	c.want("POST", "/v1/queues/jobs/messages", `{"payload":"new"}`, 200, `{"position":1,"count":1}`)
-	if got := c.received("/v1/queues/jobs/receive?wait_ms=20000"); len(got) != 1 || got[0].Payload != "new" {
-		t.Errorf("got %+v, want the new message", got)
+	for _, refused := range []bool{true, false} {
+		c.want("DELETE", "/v1/queues/jobs", "", 200, `{"queue":"jobs"}`)
+		if refused {
+			c.refused("POST", "/v1/queues/jobs/receive", "", 404, "not_found")
+			if open := lookAt(queues, func(*fakeQueue) int { return queues.open }); open != 0 {
+				t.Errorf("%d consumptions of it are open", open)
+			}
+		}
+		c.want("POST", "/v1/queues/jobs", "", 200, `{"queue":"jobs"}`)
+		c.want("POST", "/v1/queues/jobs/messages", `{"payload":"new"}`, 200, `{"position":1,"count":1}`)
+		if got := c.received("/v1/queues/jobs/receive?wait_ms=20000"); len(got) != 1 || got[0].Payload != "new" {
+			t.Errorf("got %+v, want the new message", got)
+		}
 	}
 	if got := c.consumers("jobs", "").text(); !strings.HasPrefix(got, "1 []: http  1/") {
 		t.Errorf("consumers: %s, want one with one message", got)
 	}
-}
-
-// TestAPI_BodyOfNone: a request that has no body takes none with fields, which may be meant for the URL.
-func TestAPI_BodyOfNone(t *testing.T) {
-	t.Parallel()
-	_, _, _, addr := serveAll(t)
-	c := client{t, addr}
-	for _, path := range []string{"receive", "pause", "resume"} {
-		c.refused("POST", "/v1/queues/jobs/"+path, `{"max":10}`, 400, "unknown_field")
-		c.refused("POST", "/v1/queues/jobs/"+path, `max=10`, 415, "unsupported_media_type", "Content-Type", "text/plain")
-	}
-	c.want("POST", "/v1/queues/jobs/receive", " {} ", 200, `{"deliveries":[]}`)
 }

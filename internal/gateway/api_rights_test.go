@@ -53,13 +53,3 @@ func TestOwnRights(t *testing.T) {
 		t.Errorf("without a token: %s", got)
 	}
 }
-
-// TestOwnRights_OpenMode: without tokens everybody has every right.
-func TestOwnRights_OpenMode(t *testing.T) {
-	t.Parallel()
-	_, addr := serve(t, gateway.Config{})
-	_, text := client{t, addr}.do("POST", "/v1/rights", `{"rights":[{"verb":"admin","kind":"stream","name":"a"},{"verb":"bench","kind":"server"}]}`)
-	if want := `{"closed":false,"allowed":[true,true]}`; strings.TrimSpace(text) != want {
-		t.Errorf("%s, want %s", text, want)
-	}
-}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tidewire/tidewire/internal/auth"
 	"github.com/tidewire/tidewire/internal/gateway"
+	"github.com/tidewire/tidewire/internal/testkit"
 )
 
 // kicked is what the connection of a user who was removed from a room gets.
@@ -23,7 +24,7 @@ func TestKick(t *testing.T) {
 	_, _, c := serveRooms(t, others{map[string]*gateway.Server{"there": there, "deaf": nil}})
 	bob := connect(t, c.addr)
 	bob.ask(`{"type":"join","room":"a","user":"bob","presence":true,"id":1}`, `{"id":1,"type":"ok"}`)
-	ann := []*wire{connect(t, c.addr), {Conn: dial(t, "ws://"+c.addr+"/ws/chat"), t: t}, connect(t, elsewhere.addr)}
+	ann := []*wire{connect(t, c.addr), {socket: dial(t, "ws://"+c.addr+"/ws/chat"), t: t}, connect(t, elsewhere.addr)}
 	for _, w := range ann {
 		w.ask(`{"type":"join","room":"a","user":"ann","id":1}`, `{"id":1,"type":"ok"}`)
 		w.ask(`{"type":"join","room":"b","user":"ann","id":2}`, `{"id":2,"type":"ok"}`)
@@ -47,18 +48,11 @@ func TestKick(t *testing.T) {
 	}
 }
 
-// until reads up to a message with a text.
-func (w *wire) until(text string) {
-	w.t.Helper()
-	for !strings.Contains(w.next(), text) {
-	}
-}
-
 // TestKick_DefaultRoom: a chat without a room does not bring a user back who was removed from the default room; a join does.
 func TestKick_DefaultRoom(t *testing.T) {
 	t.Parallel()
 	_, _, c := serveRooms(t, nil)
-	w := &wire{Conn: dial(t, "ws://"+c.addr+"/ws/chat"), t: t}
+	w := &wire{socket: dial(t, "ws://"+c.addr+"/ws/chat"), t: t}
 	w.ask(`{"type":"chat","user":"ann","text":"1","id":1}`, `{"id":1,"type":"ok"}`)
 	c.want("POST", "/v1/rooms/public/kick", `{"user":"ann"}`, 200, `{"connections":1}`)
 	w.want(kicked("public"))
@@ -71,35 +65,24 @@ func TestKick_DefaultRoom(t *testing.T) {
 func TestKick_DuringHistory(t *testing.T) {
 	t.Parallel()
 	store, _, c := serveRooms(t, nil)
-	for range 3 {
-		c.do("POST", "/v1/rooms/kept-1/chats", `{"text":"old"}`)
-	}
+	store.put("kept-1", `{"type":"chat","text":"old"}`, `{"type":"chat","text":"old"}`)
 	let := make(chan struct{})
-	store.mu.Lock()
-	store.let = let
-	store.mu.Unlock()
+	store.change(func() { store.let = let })
 	w := connect(t, c.addr)
-	send(t, w.Conn, `{"id":1,"type":"join","room":"kept-1","user":"ann","after":0}`)
-	waitFor(t, func() bool { return store.reading() == 1 }, "the history is not read")
-	c.want("POST", "/v1/rooms/kept-1/chats", `{"text":"new"}`, 200, `{"position":4}`)
+	send(t, w.socket, `{"id":1,"type":"join","room":"kept-1","user":"ann","after":0}`)
+	testkit.Eventually(t, "the history is read", func() bool { return store.reading() == 1 })
+	c.want("POST", "/v1/rooms/kept-1/chats", `{"text":"new"}`, 200, `{"position":3}`)
 	let <- struct{}{} // it becomes a member, and reads the new chat
-	waitFor(t, func() bool { return store.reading() == 1 && strings.Contains(members(c), `"count":1`) }, "no member")
+	testkit.Eventually(t, "it is a member", func() bool {
+		_, text := c.do("GET", "/v1/rooms/kept-1/members", "")
+		return store.reading() == 1 && strings.Contains(text, `"count":1`)
+	})
 	c.want("POST", "/v1/rooms/kept-1/kick", `{"user":"ann"}`, 200, `{"connections":1}`)
 	close(let)
 	w.until(`"code":"kicked"`)
-	w.ask(`{"type":"chat","room":"kept-1","text":"x","id":2}`, `{"code":"not_joined","id":2,"message":"join the room first","retryable":false,"type":"error"}`)
-}
-
-func members(c client) string {
-	_, text := c.do("GET", "/v1/rooms/kept-1/members", "")
-	return text
-}
-
-// reading is how many reads are under way.
-func (s *memoryStore) reading() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.reads
+	if got := w.code(`{"type":"chat","room":"kept-1","text":"x","id":"x"}`); got != "not_joined" {
+		t.Error(got)
+	}
 }
 
 // TestKick_Rights: it needs a right on the room, and is recorded.
@@ -149,7 +132,7 @@ func TestAPI_Rooms(t *testing.T) {
 			at = elsewhere.addr
 		}
 		w := connect(t, at)
-		send(t, w.Conn, `{"type":"join","room":"`+name+`","id":1}`)
+		send(t, w.socket, `{"type":"join","room":"`+name+`","id":1}`)
 		w.until(`"ok"`)
 	}
 	c.do("POST", "/v1/rooms/a/chats", `{"text":"x"}`)

@@ -112,35 +112,3 @@ func counted(t *testing.T, from prometheus.Gatherer, name string) (sum float64) 
 	}
 	return sum
 }
-
-// TestAudit_Flood: a flood of denials is counted, and has few lines; the next line after it says how many had none.
-func TestAudit_Flood(t *testing.T) {
-	t.Parallel()
-	log, metrics := &lines{}, prometheus.NewRegistry()
-	c := serveClosed(t, func(cfg *gateway.Config) {
-		cfg.Audit, cfg.Metrics = slog.New(slog.NewJSONHandler(log, nil)), metrics
-	})
-	w := c.as("/ws", tokenOf(t, "ann", time.Hour))
-	const denials = 1_000
-	for range denials {
-		w.Queue(1, []byte(`{"type":"subscribe","stream":"secret"}`))
-	}
-	w.Flush()
-	if got := w.code(`{"id":"x","type":"subscribe","stream":"secret"}`); got != "errorforbidden" {
-		t.Fatal(got)
-	}
-	waitFor(t, func() bool { // until a line is due again
-		w.code(`{"id":"x","type":"subscribe","stream":"secret"}`)
-		skipped := 0.0
-		all := log.all(t)
-		for _, line := range all {
-			if n, ok := line["without_a_line"]; ok {
-				skipped += n.(float64)
-			}
-		}
-		return skipped > 0 && float64(len(all))+skipped >= denials
-	}, "lines and skipped lines are fewer than the denials")
-	if n := counted(t, metrics, "tidewire_denials_total"); n < denials+1 {
-		t.Errorf("%v denials counted", n)
-	}
-}

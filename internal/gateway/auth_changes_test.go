@@ -9,6 +9,7 @@ import (
 
 	"github.com/tidewire/tidewire/internal/auth"
 	"github.com/tidewire/tidewire/internal/gateway"
+	"github.com/tidewire/tidewire/internal/testkit"
 	"github.com/tidewire/tidewire/websocket"
 )
 
@@ -62,12 +63,12 @@ func TestAccessChanged_DuringAHandshake(t *testing.T) {
 			server := serveClosed(t, func(cfg *gateway.Config) { cfg.Auth.Policy, cfg.Auth.Administration = policy, acts })
 			w := server.as("/ws/ingest?ack=1", tokenOf(t, "ann", time.Hour))
 			if c.ends {
-				if code := closeOf(w); code != 4401 {
+				if code := closeOf(t, w); code != 4401 {
 					t.Errorf("closed with %d", code)
 				}
 				return
 			}
-			send(t, w.Conn, "written with the right")
+			send(t, w.socket, "written with the right")
 			if answer := w.next(); !strings.Contains(answer, "1") {
 				t.Errorf("got %s", answer)
 			}
@@ -99,8 +100,8 @@ func TestAccessChanged_AnswersFirst(t *testing.T) {
 				})
 				w := c.as(path, tokenOf(t, "ann", time.Hour, "publish stream:orders", "write ingest:*"))
 				c.streams.hold(true)
-				send(t, w.Conn, `{"id":7,"type":"publish","stream":"orders","payload":"x"}`)
-				waitFor(t, func() bool { return stored.waits() || c.streams.waits() }, "the message was not submitted")
+				send(t, w.socket, `{"id":7,"type":"publish","stream":"orders","payload":"x"}`)
+				testkit.Eventually(t, "the message is submitted", func() bool { return stored.waits() || c.streams.waits() })
 				for _, change := range d.changes {
 					if len(change.Disconnected) == 0 {
 						snapshot.Store(auth.NewSnapshot(nil, nil, map[string]time.Time{"ann": time.Now().Add(time.Hour)}))
@@ -112,72 +113,10 @@ func TestAccessChanged_AnswersFirst(t *testing.T) {
 				if answer := w.next(); !strings.HasPrefix(answer, `{"type":"ok","id":7,`) && answer != "1" {
 					t.Errorf("got %s", answer)
 				}
-				if code := closeOf(w); code != d.code {
+				if code := closeOf(t, w); code != d.code {
 					t.Errorf("closed with %d", code)
 				}
 			})
-		}
-	}
-}
-
-// TestAccessChanged_Acknowledged: on an endpoint that has no messages of its own, a change of rights ends the connection. What it has stored is
-// acknowledged first.
-func TestAccessChanged_Acknowledged(t *testing.T) {
-	t.Parallel()
-	acts, stored := &administration{}, &memory{hold: make(chan struct{})}
-	policy := policyOf(t, auth.Config{Ask: func(context.Context, auth.Question) (bool, error) { return true, nil }})
-	c := serveClosed(t, func(cfg *gateway.Config) {
-		cfg.Auth.Administration, cfg.Auth.Policy, cfg.Engine.Ingest = acts, policy, stored.source
-	})
-	w := c.as("/ws/ingest?ack=1", tokenOf(t, "ann", time.Hour))
-	send(t, w.Conn, "written with the right")
-	waitFor(t, stored.waits, "the message was not submitted")
-	acts.changed(auth.Change{AllRights: true})
-	close(stored.hold)
-	if answer := w.next(); answer != "1" {
-		t.Errorf("got %s", answer)
-	}
-	if code := closeOf(w); code != 4401 {
-		t.Errorf("closed with %d", code)
-	}
-}
-
-// policyOf returns a policy for the tokens of tokenOf.
-func policyOf(t *testing.T, cfg auth.Config) *auth.Policy {
-	t.Helper()
-	key, err := auth.NewSecret("", tokenSecret)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cfg.Token.Audience, cfg.Keys = "tidewire", []auth.Key{key}
-	policy, err := auth.NewPolicy(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return policy
-}
-
-// waits reports whether a message waits for its commit.
-func (m *memory) waits() bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.submitted > len(m.stored)
-}
-
-// waits reports whether a message waits for its commit.
-func (c *commits) waits() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return len(c.waiting) > 0
-}
-
-// TestProbes_LookAtNoToken: everybody may ask whether the server lives, whatever the token.
-func TestProbes_LookAtNoToken(t *testing.T) {
-	t.Parallel()
-	c := serveClosed(t, nil)
-	for _, path := range []string{"/healthz", "/health", "/readyz"} {
-		if got := c.status("GET", path, "", "wrong"); got != "200" {
-			t.Errorf("%s: %s", path, got)
 		}
 	}
 }

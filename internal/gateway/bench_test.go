@@ -2,7 +2,6 @@ package gateway_test
 
 import (
 	"encoding/json"
-	"io"
 	"net/http"
 	"strings"
 	"sync"
@@ -120,7 +119,7 @@ func TestBench(t *testing.T) {
 	}
 }
 
-// TestBench_Off: a server that may not start benchmarks shows results, and one without them says so.
+// TestBench_Off: a server that may not start benchmarks shows results.
 func TestBench_Off(t *testing.T) {
 	t.Parallel()
 	f := closed{streams: newFakeStreams(t), queues: newFakeQueues(t)}
@@ -128,29 +127,6 @@ func TestBench_Off(t *testing.T) {
 	client{t, addr}.refused("POST", "/v1/bench/run", `{"scenario":"queue"}`, http.StatusNotFound, "not_served")
 	if status, text := (client{t, addr}).do("GET", "/v1/bench", ""); status != http.StatusOK || !strings.Contains(text, `"starts":false`) {
 		t.Errorf("%d %s", status, text)
-	}
-	_, addr = serve(t, gateway.Config{Engine: cannedEngine(f)})
-	for _, path := range []string{"", "/compare?before=a&after=b", "/run"} {
-		client{t, addr}.refused("GET", "/v1/bench"+path, "", http.StatusNotFound, "not_served")
-	}
-	client{t, addr}.refused("POST", "/v1/bench/run", `{"scenario":"queue"}`, http.StatusNotFound, "not_served")
-	client{t, addr}.refused("POST", "/v1/bench/reports", `{"results":["a"]}`, http.StatusNotFound, "not_served")
-}
-
-// TestBench_Closed: every request needs the right, and starts and stops are recorded.
-func TestBench_Closed(t *testing.T) {
-	t.Parallel()
-	c := serveClosed(t, func(cfg *gateway.Config) { cfg.Bench = &cannedBench{} })
-	without, with := tokenOf(t, "ann", time.Hour, "metrics server:*"), tokenOf(t, "bob", time.Hour, "bench server:*")
-	for _, one := range []struct{ method, path, body string }{
-		{"GET", "", ""}, {"GET", "/compare?before=all/queue&after=all/queue", ""}, {"POST", "/reports", `{"results":["all/queue"]}`},
-		{"POST", "/run", `{"scenario":"queue"}`}, {"GET", "/run", ""}, {"DELETE", "/run", ""},
-	} {
-		for token, want := range map[string]string{"": "401 unauthenticated", without: "403 forbidden", with: "200"} {
-			if got := c.status(one.method, "/v1/bench"+one.path, one.body, token); got != want {
-				t.Errorf("%s %s: %s, want %s", one.method, one.path, got, want)
-			}
-		}
 	}
 }
 
@@ -167,19 +143,7 @@ func TestBench_ReportPages(t *testing.T) {
 		}
 		return answer.Path
 	}
-	get := func(path string) (*http.Response, string) {
-		r, err := http.NewRequestWithContext(t.Context(), "GET", "http://"+c.addr+path, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		resp, err := http.DefaultClient.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer resp.Body.Close()
-		body, _ := io.ReadAll(resp.Body)
-		return resp, string(body)
-	}
+	get := func(path string) (*http.Response, string) { return client{t, c.addr}.fetch("GET", path, "") }
 	first := made()
 	resp, body := get(first)
 	h := resp.Header

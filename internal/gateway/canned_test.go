@@ -282,6 +282,6 @@ func (cannedAdministration) RevokeKey(_ context.Context, _, id string) error {
 func cannedEngine(f closed) engine.Engine {
 	return engine.Engine{
 		Ingest: (&memory{}).source, Streams: cannedStreams{f.streams}, Queues: cannedQueues{f.queues},
-		Events: cannedEvents{&fakeEvents{changed: make(chan struct{})}}, Schedules: cannedSchedules{},
+		Events: cannedEvents{newFakeEvents()}, Schedules: cannedSchedules{},
 	}
 }

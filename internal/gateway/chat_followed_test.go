@@ -60,29 +60,3 @@ func TestFollowedRoom_Lag(t *testing.T) {
 		t.Errorf("got %d and missed %d of %d; %d messages and %d bytes are kept", got, missed, all, len(r.kept), r.memory.Held())
 	}
 }
-
-// TestFollowedRoom_Begins: a reader gets nothing that was published before it came, and misses nothing of that either.
-func TestFollowedRoom_Begins(t *testing.T) {
-	t.Parallel()
-	r := follows(t, 1000)
-	old := r.attach()
-	d := r.attach()
-	d.from = 1000
-	r.hear(900, heardFrame(1))
-	r.hear(1000, heardFrame(2))
-	r.drop() // memory is short
-	if _, taken, _ := d.take(nil, 1); taken.missed != 1 {
-		t.Errorf("missed %d, want 1", taken.missed)
-	}
-	if _, taken, _ := old.take(nil, 1); taken.missed != 2 {
-		t.Errorf("missed %d, want 2", taken.missed)
-	}
-	r.hear(1100, heardFrame(3))
-	old.detach()
-	if out, _, _ := d.take(nil, 1); string(out) != "event: chat\ndata: {\"type\":\"chat\",\"text\":\"3\"}\n\n" {
-		t.Errorf("got %q", out)
-	}
-	if len(r.kept) != 0 {
-		t.Errorf("%d messages are kept", len(r.kept))
-	}
-}

@@ -6,8 +6,6 @@ import (
 	"reflect"
 	"strings"
 	"testing"
-	"testing/synctest"
-	"time"
 )
 
 // FuzzParseChat compares the parser with a slow one, which uses encoding/json
@@ -105,35 +103,4 @@ func BenchmarkParseChat(b *testing.B) {
 			b.Fatal(why.message())
 		}
 	}
-}
-
-func TestRateLimit_RefillsContinuously(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		b := newRateLimit(ChatConfig{RateLimit: 10, RateBurst: 10})
-		for i := range 10 {
-			if _, ok := b.take(time.Now()); !ok {
-				t.Fatalf("no token %d of the first 10", i+1)
-			}
-		}
-		wait, ok := b.take(time.Now())
-		if ok || wait <= 0 || wait > 100*time.Millisecond {
-			t.Fatalf("11th at once: %v, wait %v, want about 100 ms", ok, wait)
-		}
-		time.Sleep(wait + time.Microsecond)
-		if _, ok := b.take(time.Now()); !ok {
-			t.Error("no token after the wait")
-		}
-		time.Sleep(time.Hour)
-		taken := 0
-		for {
-			if _, ok := b.take(time.Now()); !ok {
-				break
-			}
-			taken++
-		}
-		if taken != 10 {
-			t.Errorf("%d tokens after an hour, want the burst of 10", taken)
-		}
-	})
 }

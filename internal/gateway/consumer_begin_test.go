@@ -10,7 +10,7 @@ func TestConsume_Begin(t *testing.T) {
 	t.Parallel()
 	_, _, _, addr := serveAll(t)
 	c, other := connect(t, addr), connect(t, addr)
-	if got := c.code(`{"type":"begin","id":"x","queue":"jobs","delivery":"never"}`); got != "errornot_consuming" {
+	if got := c.code(`{"type":"begin","id":"x","queue":"jobs","delivery":"never"}`); got != "not_consuming" {
 		t.Error(got)
 	}
 	jobs(t, c, 4)
@@ -23,7 +23,7 @@ func TestConsume_Begin(t *testing.T) {
 		}
 		tokens = append(tokens, d.Delivery)
 	}
-	send(t, c.Conn, fmt.Sprintf(`{"type":"begin","queue":"jobs","deliveries":[%q]}`, tokens[0]))
+	send(t, c.socket, fmt.Sprintf(`{"type":"begin","queue":"jobs","deliveries":[%q]}`, tokens[0]))
 	c.ask(fmt.Sprintf(`{"type":"begin","id":2,"queue":"jobs","delivery":%q}`, tokens[2]), `{"type":"ok","id":2,"count":1}`)
 	for range 2 { // a second time does nothing
 		c.ask(fmt.Sprintf(`{"type":"begin","id":2,"queue":"jobs","deliveries":[%q,%q]}`, tokens[0], tokens[2]), `{"type":"ok","id":2,"count":2}`)

@@ -1,19 +1,14 @@
 package gateway_test
 
 import (
-	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"net/http"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/tidewire/tidewire/internal/auth"
-	"github.com/tidewire/tidewire/internal/engine"
 	"github.com/tidewire/tidewire/internal/gateway"
-	"github.com/tidewire/tidewire/websocket"
+	"github.com/tidewire/tidewire/internal/testkit"
 )
 
 // listedConsumer is what a list tells of a consumer.
@@ -67,10 +62,10 @@ func TestConsumers(t *testing.T) {
 				t.Logf("got %s", got)
 			}
 		}()
-		waitFor(t, func() bool { // a consumer ends, and a delivery is sent, after the answer
+		testkit.Eventually(t, "the consumers are "+want, func() bool { // a consumer ends, and a delivery is sent, after the answer
 			got = strings.ReplaceAll(from.consumers("jobs", look).text(), " Go-http-client/1.1", "")
 			return got == want
-		}, "the consumers are not "+want)
+		})
 	}
 	wants("0 [deaf]: ")
 
@@ -128,76 +123,5 @@ func TestConsumers_Rights(t *testing.T) {
 		if got := c.status("GET", "/v1/queues/"+path, "", tokenOf(t, "op", time.Hour, "inspect queue:*")); got != want {
 			t.Errorf("%s: %s, want %s", path, got, want)
 		}
-	}
-}
-
-// TestConsumers_Client: a consumer is shown with what its client has said it is. In open mode it has no user.
-func TestConsumers_Client(t *testing.T) {
-	t.Parallel()
-	_, _, _, addr := serveAll(t)
-	conn, err := websocket.Dial(t.Context(), "ws://"+addr+"/ws", websocket.Config{Header: http.Header{"User-Agent": {"shop/1"}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(conn.Abort)
-	w := &wire{Conn: conn, t: t}
-	w.ask(`{"type":"consume","queue":"jobs","id":1}`, `{"type":"ok","id":1}`)
-	c := client{t, addr}
-	if got := c.consumers("jobs", "").text(); !strings.HasPrefix(got, "1 []: ws  0/") || !strings.HasSuffix(got, " shop/1") {
-		t.Errorf("got %s", got)
-	}
-	// It goes with a consumption that the server ends.
-	c.want("DELETE", "/v1/queues/jobs", "", 200, `{"queue":"jobs"}`)
-	w.until(`"code":"queue_gone"`)
-	c.want("POST", "/v1/queues/jobs", "", 200, `{"queue":"jobs"}`)
-	waitFor(t, func() bool { return c.consumers("jobs", "").Total == 0 }, "it is still there")
-}
-
-// crowds are other servers, each with more consumers than an answer has.
-type crowds struct{ others }
-
-func (crowds) Ask(_ context.Context, node string, question []byte) ([]byte, error) {
-	if string(question) != "cjobs" {
-		return nil, errors.New("no answer")
-	}
-	var all []map[string]any
-	for i := range 500 {
-		all = append(all, map[string]any{"node": node, "connection": fmt.Sprintf("%s-%d", node, i), "began": time.Unix(int64(i), 0).UTC(), "credits": 1, "unsettled": 0})
-	}
-	return json.Marshal(map[string]any{"queue": "jobs", "consumers": all, "total": 900})
-}
-
-// TestConsumers_Many: an answer has the oldest 500, and how many there are.
-func TestConsumers_Many(t *testing.T) {
-	t.Parallel()
-	c := serveClosed(t, func(cfg *gateway.Config) {
-		cfg.Nodes = crowds{others{map[string]*gateway.Server{"a": nil, "b": nil}}}
-	})
-	w := c.as("/ws", tokenOf(t, "ann", time.Hour, "consume queue:jobs"))
-	w.ask(`{"type":"consume","queue":"jobs","id":1}`, `{"type":"ok","id":1}`)
-	got := client{t, c.addr}.consumers("jobs", tokenOf(t, "op", time.Hour, "inspect queue:jobs"))
-	if got.Total != 1801 || len(got.Consumers) != 500 {
-		t.Fatalf("%d of %d", len(got.Consumers), got.Total)
-	}
-	for i, one := range got.Consumers {
-		if want := fmt.Sprintf("%c-%d", 'a'+i%2, i/2); one.Connection != want {
-			t.Fatalf("consumer %d is %s, want %s", i, one.Connection, want)
-		}
-	}
-}
-
-// TestConsumers_Panic: a consumption that ends by a panic of its store is not listed for ever.
-func TestConsumers_Panic(t *testing.T) {
-	t.Parallel()
-	queues := newFakeQueues(t, "jobs")
-	_, addr := serve(t, gateway.Config{Engine: engine.Engine{Queues: panickingQueues{queues}}})
-	w := connect(t, addr)
-	send(t, w.Conn, `{"type":"consume","queue":"jobs","id":1}`)
-	w.SetReadDeadline(time.Now().Add(patience))
-	if err := drained(w.Conn); !isClose(err, websocket.StatusInternalError) {
-		t.Errorf("ended with %v", err)
-	}
-	if got := (client{t, addr}).consumers("jobs", "").text(); got != "0 []: " {
-		t.Errorf("got %s", got)
 	}
 }

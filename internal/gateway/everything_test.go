@@ -1,8 +1,6 @@
 package gateway_test
 
 import (
-	"bufio"
-	"context"
 	"net/http"
 	"strings"
 	"testing"
@@ -10,6 +8,7 @@ import (
 
 	"github.com/tidewire/tidewire/internal/budget"
 	"github.com/tidewire/tidewire/internal/gateway"
+	"github.com/tidewire/tidewire/internal/testkit"
 )
 
 // serveCanned serves an engine that answers with all fields there are, in open mode.
@@ -89,13 +88,7 @@ func TestEverything_Jobs(t *testing.T) {
 		}
 		path := job(`{"filter":{"key":"k","reason":"r","min_attempts":1,"max_attempts":2,"since":"2026-11-26T08:05:07Z","until":"2026-11-26T08:05:07Z"},"per_second":10}`)
 		job(`{"all":true}`)
-		for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
-			if _, text := c.do("GET", path, ""); strings.Contains(text, `"state":"failed"`) {
-				break
-			} else if time.Now().After(end) {
-				t.Fatal(text)
-			}
-		}
+		testkit.Eventually(t, "the job fails", func() bool { _, text := c.do("GET", path, ""); return strings.Contains(text, `"state":"failed"`) })
 		c.do("GET", queue+"/jobs", "")
 		c.do("DELETE", path, "")
 	}
@@ -105,10 +98,10 @@ func TestEverything_Jobs(t *testing.T) {
 		if status != http.StatusOK || !found {
 			t.Fatalf("%d %s", status, text)
 		}
-		waitFor(t, func() bool {
+		testkit.Eventually(t, "the replay ends", func() bool {
 			_, text := c.do("GET", "/v1/streams/orders/jobs/"+name, "")
 			return !strings.Contains(text, `"state":"running"`)
-		}, "a replay does not end")
+		})
 		c.do("GET", "/v1/streams/orders/jobs", "")
 		c.do("DELETE", "/v1/streams/orders/jobs/"+name, "")
 	}
@@ -155,7 +148,7 @@ func TestEverything_Deliveries(t *testing.T) {
 		names[i], _, _ = strings.Cut(rest, `"`)
 	}
 	w.ask(`{"type":"extend","id":2,"queue":"q","deliveries":["`+names[0]+`"],"lease_ms":60000}`, `{"type":"ok","id":2,"count":1}`)
-	send(t, w.Conn, `{"type":"nack","id":"n","queue":"q","deliveries":["`+names[0]+`"],"dead":true,"reason":"r"}`, `{"type":"ack","id":"a","queue":"q","deliveries":["`+names[1]+`"]}`)
+	send(t, w.socket, `{"type":"nack","id":"n","queue":"q","deliveries":["`+names[0]+`"],"dead":true,"reason":"r"}`, `{"type":"ack","id":"a","queue":"q","deliveries":["`+names[1]+`"]}`)
 	for answers := 0; answers < 2; {
 		if text := w.next(); strings.Contains(text, `"type":"ok"`) {
 			answers++
@@ -167,7 +160,7 @@ func TestEverything_Deliveries(t *testing.T) {
 func TestEverything_Requests(t *testing.T) {
 	t.Parallel()
 	c := serveCanned(t)
-	w := &wire{Conn: dialWith(t, c.addr, "tidewire.v1"), t: t}
+	w := dialProtocol(t, c.addr, "tidewire.v1")
 	w.next() // hello, with a version
 	for _, text := range []string{
 		`"type":"publish","stream":"s","messages":[{"payload":"x","key":"k","headers":{"h":1}}]`,
@@ -183,7 +176,7 @@ func TestEverything_Requests(t *testing.T) {
 			t.Errorf("%s: %s", text, got)
 		}
 	}
-	send(t, w.Conn, `{"type":"ping","id":1}`, `{"type":"pong","id":1,"ts":1}`)
+	send(t, w.socket, `{"type":"ping","id":1}`, `{"type":"pong","id":1,"ts":1}`)
 	w.next()
 }
 
@@ -208,10 +201,10 @@ func TestEverything_Codes(t *testing.T) {
 		t.Errorf("%d %s", status, text)
 	}
 	w := connect(t, c.addr)
-	if got := w.code(`{"type":"subscribe","id":"x","stream":"` + large + `"}`); got != "error"+large {
+	if got := w.code(`{"type":"subscribe","id":"x","stream":"` + large + `"}`); got != large {
 		t.Errorf("a subscription is answered with %s", got)
 	}
-	send(t, w.Conn, `{"type":"subscribe","id":1,"stream":"slow"}`, `{"type":"unsubscribe","id":2,"subscription":"slow"}`)
+	send(t, w.socket, `{"type":"subscribe","id":1,"stream":"slow"}`, `{"type":"unsubscribe","id":2,"subscription":"slow"}`)
 	w.want(`{"type":"error","id":1,"code":"ended","message":"it was ended before it began","retryable":false}`, `{"type":"ok","id":2}`)
 	for range 10 {
 		c.do("POST", "/v1/queues/q/receive?max=1000&wait_ms=1000", "")
@@ -253,26 +246,42 @@ func TestEverything_Administration(t *testing.T) {
 func TestEverything_Follow(t *testing.T) {
 	t.Parallel()
 	c := serveCanned(t)
-	for _, one := range []struct{ path, last string }{
-		{"streams/orders/follow?after=0", ""}, {"streams/orders/follow?from=end", ""}, {"streams/orders/follow", "0"},
-		{"events/follow?type=E&tag=t&store=a&after=0", ""}, {"events/follow?from=start", ""}, {"events/follow", "0"},
+	for _, path := range []string{
+		"streams/orders/follow?after=0", "streams/orders/follow?from=end", "streams/orders/follow", "events/follow?type=E&tag=t&store=a&after=0", "events/follow?from=start", "events/follow",
 	} {
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
-		r, err := http.NewRequestWithContext(ctx, "GET", "http://"+c.addr+"/v1/"+one.path, nil)
-		if err != nil {
-			t.Fatal(err)
+		headers := []string(nil)
+		if !strings.Contains(path, "?") {
+			headers = []string{"Last-Event-ID", "0"}
 		}
-		if one.last != "" {
-			r.Header.Set("Last-Event-ID", one.last)
+		followRoom(t, c.addr, "/v1/"+path, headers...).resp.Body.Close()
+	}
+}
+
+// TestEverything_Refused: requests that are refused before the engine is asked, and jobs that are forgotten.
+func TestEverything_Refused(t *testing.T) {
+	t.Parallel()
+	c := serveCanned(t)
+	for request, code := range map[string]string{
+		"GET /v1/schedules?after=%00": "invalid_parameter", "GET /v1/schedules?after=%ff": "invalid_parameter", "GET /v1/schedules?limit=101": "invalid_parameter", "GET /v1/events?store=tidewire.x": "invalid_name",
+		"GET /v1/schedules?after=" + strings.Repeat("x", 1000): "invalid_parameter",
+	} {
+		method, path, _ := strings.Cut(request, " ")
+		c.refused(method, path, "", http.StatusBadRequest, code)
+	}
+	for _, body := range []string{`{"at":"0000-00-00T00:00:00Z","queue":"q","payload":"x"}`, `{"at":1e400,"queue":"q","payload":"x"}`, `{"at":"2026-01-01T00:00:00Z","queue":"q"}`, `{"cron":5,"queue":"q","payload":"x"}`} {
+		c.refused("PUT", "/v1/schedules/s", body, http.StatusBadRequest, "malformed")
+	}
+	_, text := c.do("POST", "/v1/queues/q/dead/redrive", `{"all":true}`)
+	id, _, _ := strings.Cut(strings.TrimPrefix(text, `{"job":"`), `"`)
+	for started := 0; started < 110; {
+		if status, _ := c.do("POST", "/v1/queues/broken/dead/redrive", `{"all":true}`); status == http.StatusOK {
+			started++
 		}
-		resp, err := http.DefaultClient.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if line, err := bufio.NewReader(resp.Body).ReadString('\n'); err != nil || !strings.HasPrefix(line, "retry: ") && !strings.HasPrefix(line, "id: ") {
-			t.Errorf("%s: %q, %v", one.path, line, err)
-		}
-		resp.Body.Close()
-		cancel()
+	}
+	if _, text := c.do("GET", "/v1/queues/broken/jobs", ""); strings.Count(text, `"job":`) != 99 {
+		t.Errorf("%d jobs that have ended are remembered, want 99", strings.Count(text, `"job":`))
+	}
+	if _, text := c.do("GET", "/v1/queues/q/jobs/"+id, ""); !strings.Contains(text, `"state":"running"`) {
+		t.Errorf("the job that runs: %s", text)
 	}
 }

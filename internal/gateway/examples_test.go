@@ -17,9 +17,9 @@ func TestExamples_AreAccepted(t *testing.T) {
 	for _, r := range spec.Requests() {
 		for _, e := range r.Examples() {
 			c := connect(t, addr)
-			send(t, c.Conn, string(e.Payload))
+			send(t, c.socket, string(e.Payload))
 			if r.Type == "pong" { // it has no answer
-				send(t, c.Conn, `{"type":"ping"}`)
+				send(t, c.socket, `{"type":"ping"}`)
 			}
 			var got struct {
 				Type, Code string

@@ -3,11 +3,15 @@ package gateway_test
 import (
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/tidewire/tidewire/internal/engine"
+	"github.com/tidewire/tidewire/internal/gateway"
 )
 
 // mixed adds messages with the keys k0 to k4 in turn, and in every second one a header.
@@ -25,13 +29,19 @@ func mixed(streams *fakeStreams, count int) {
 	})
 }
 
+// pushed is what a server sends to a subscription.
+type pushed struct {
+	Type, Subscription, Payload string
+	Position                    int64
+}
+
 // filtered reads what a filter leaves of positions up to last, and how often it is told how far the server has read.
 func (w *wire) filtered(subscription string, last int64) (got []int64, told int) {
 	w.t.Helper()
 	for at := int64(0); at < last; {
 		var p pushed
 		line := w.next()
-		if err := json.Unmarshal([]byte(line), &p); err != nil || p.Subscription != subscription || p.Position <= at || p.Partition != nil {
+		if err := json.Unmarshal([]byte(line), &p); err != nil || p.Subscription != subscription || p.Position <= at {
 			w.t.Fatalf("%s after %d", line, at)
 		}
 		switch at = p.Position; p.Type {
@@ -47,113 +57,143 @@ func (w *wire) filtered(subscription string, last int64) (got []int64, told int)
 }
 
 func TestFilter_WhatComes(t *testing.T) {
-	t.Parallel()
-	streams, _, _, addr := serveAll(t)
-	mixed(streams, 20)
-	for filter, want := range map[string]string{
-		`"keys":["k1"]`:                         "[2 7 12 17]",
-		`"keys":["k3","k1","k1"]`:               "[2 4 7 9 12 14 17 19]",
-		`"keys":["none"]`:                       "[]",
-		`"headers":{"kind":"even"}`:             "[1 3 5 7 9 11 13 15 17 19]",
-		`"headers":{"kind":"even","zone":"a"}`:  "[1 3 5 7 9 11 13 15 17 19]",
-		`"headers":{"kind":"even","zone":"b"}`:  "[]",
-		`"headers":{"n":"1"}`:                   "[]",
-		`"keys":["k1"],"headers":{"zone":"a"}`:  "[7 17]",
-		`"keys":["k4"],"headers":{"zone":"a"}`:  "[5 15]",
-		`"keys":null,"headers":{"kind":"even"}`: "[1 3 5 7 9 11 13 15 17 19]",
-	} {
-		c := connect(t, addr)
-		c.ask(`{"type":"subscribe","id":1,"stream":"orders","subscription":"f","after":0,`+filter+`}`, `{"type":"ok","id":1,"position":0}`)
-		if got, _ := c.filtered("f", 20); fmt.Sprint(got) != want {
-			t.Errorf("%s: %v, want %s", filter, got, want)
+	inBubble(t, func(t *testing.T) {
+		streams, _, _, addr := serveAll(t)
+		mixed(streams, 20)
+		for filter, want := range map[string]string{
+			`"keys":["k1"]`:                         "[2 7 12 17]",
+			`"keys":["k3","k1","k1"]`:               "[2 4 7 9 12 14 17 19]",
+			`"keys":["none"]`:                       "[]",
+			`"headers":{"kind":"even","zone":"a"}`:  "[1 3 5 7 9 11 13 15 17 19]",
+			`"headers":{"kind":"even","zone":"b"}`:  "[]",
+			`"headers":{"n":"1"}`:                   "[]",
+			`"keys":["k1"],"headers":{"zone":"a"}`:  "[7 17]",
+			`"keys":null,"headers":{"kind":"even"}`: "[1 3 5 7 9 11 13 15 17 19]",
+		} {
+			c := connect(t, addr)
+			c.ask(`{"type":"subscribe","id":1,"stream":"orders","subscription":"f","after":0,`+filter+`}`, `{"type":"ok","id":1,"position":0}`)
+			if got, _ := c.filtered("f", 20); fmt.Sprint(got) != want {
+				t.Errorf("%s: %v, want %s", filter, got, want)
+			}
+			c.Abort()
 		}
-		c.Abort()
-	}
+	})
 }
 
 // TestFilter_Credits: what the filter drops costs none.
 func TestFilter_Credits(t *testing.T) {
-	t.Parallel()
-	streams, _, _, addr := serveAll(t)
-	mixed(streams, 50)
-	c := connect(t, addr)
-	c.ask(`{"type":"subscribe","id":1,"stream":"orders","after":0,"credits":3,"keys":["k1"]}`, `{"type":"ok","id":1,"position":0}`)
-	if got, _ := c.filtered("orders", 12); fmt.Sprint(got) != "[2 7 12]" {
-		t.Errorf("got %v", got)
-	}
-	c.silent(30 * time.Millisecond)
-	send(t, c.Conn, `{"type":"credit","subscription":"orders","n":100}`)
-	if got, _ := c.filtered("orders", 50); fmt.Sprint(got) != "[17 22 27 32 37 42 47]" {
-		t.Errorf("got %v", got)
-	}
-	c.ask(`{"type":"unsubscribe","id":2,"subscription":"orders"}`, `{"type":"ok","id":2}`)
-	mixed(streams, 5)
-	c.silent(30 * time.Millisecond)
+	inBubble(t, func(t *testing.T) {
+		streams, _, _, addr := serveAll(t)
+		mixed(streams, 50)
+		c := connect(t, addr)
+		c.ask(`{"type":"subscribe","id":1,"stream":"orders","after":0,"credits":3,"keys":["k1"]}`, `{"type":"ok","id":1,"position":0}`)
+		if got, _ := c.filtered("orders", 12); fmt.Sprint(got) != "[2 7 12]" {
+			t.Errorf("got %v", got)
+		}
+		c.silent(5 * time.Second)
+		send(t, c.socket, `{"type":"credit","subscription":"orders","n":100}`)
+		if got, _ := c.filtered("orders", 50); fmt.Sprint(got) != "[17 22 27 32 37 42 47]" {
+			t.Errorf("got %v", got)
+		}
+		c.ask(`{"type":"unsubscribe","id":2,"subscription":"orders"}`, `{"type":"ok","id":2}`)
+		mixed(streams, 5)
+		c.silent(5 * time.Second)
+	})
 }
 
 // TestFilter_PositionsAreRare: at most one a second, and the last one comes.
 func TestFilter_PositionsAreRare(t *testing.T) {
-	t.Parallel()
-	streams, _, _, addr := serveAll(t)
-	began := time.Now()
-	c := connect(t, addr)
-	c.ask(`{"type":"subscribe","id":1,"stream":"orders","after":0,"keys":["none"]}`, `{"type":"ok","id":1,"position":0}`)
-	for range 40 {
-		mixed(streams, 10)
-		time.Sleep(5 * time.Millisecond)
-	}
-	_, told := c.filtered("orders", 400)
-	if seconds := int(time.Since(began) / time.Second); told > seconds+1 {
-		t.Errorf("%d positions in %d s", told, seconds)
-	}
+	inBubble(t, func(t *testing.T) {
+		streams, _, _, addr := serveAll(t)
+		began := time.Now()
+		c := connect(t, addr)
+		c.ask(`{"type":"subscribe","id":1,"stream":"orders","after":0,"keys":["none"]}`, `{"type":"ok","id":1,"position":0}`)
+		go func() {
+			for range 40 {
+				mixed(streams, 10)
+				time.Sleep(100 * time.Millisecond)
+			}
+		}()
+		_, told := c.filtered("orders", 400)
+		if seconds := int(time.Since(began) / time.Second); told > seconds+1 || told < seconds-1 {
+			t.Errorf("%d positions in %d s", told, seconds)
+		}
+	})
 }
 
-// TestFilter_SharedFrames: subscriptions with the same filter and others with another one, on the same stream by the same
-// name, get what is theirs.
-func TestFilter_SharedFrames(t *testing.T) {
-	t.Parallel()
-	streams, _, _, addr := serveAll(t)
-	filters := map[string]string{`,"keys":["k1","k2"]`: "", `,"keys":["k2","k1"]`: "", `,"keys":["k2"]`: "", ``: "", `,"headers":{"zone":"a"}`: ""}
-	all := make(map[string]*wire)
-	for n := range 3 {
-		for filter := range filters {
-			c := connect(t, addr)
-			c.ask(fmt.Sprintf(`{"type":"subscribe","id":1,"stream":"orders","after":0%s}`, filter), `{"type":"ok","id":1,"position":0}`)
-			all[fmt.Sprint(n)+filter] = c
+// TestFilter_Resumed: clients with the same filter and with others, which break off in the middle of everything and resume after the last position at
+// this or another server, get each message that the filter takes once, in order, while messages come.
+func TestFilter_Resumed(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		const messages = 1000
+		streams := newFakeStreams(t, "orders")
+		var addrs []string
+		for range 2 {
+			_, addr := serve(t, gateway.Config{Engine: engine.Engine{Streams: streams}})
+			addrs = append(addrs, addr)
 		}
-	}
-	for range 30 {
-		mixed(streams, 10)
-	}
-	for name, c := range all {
-		got, _ := c.filtered("orders", 300)
-		filter := name[1:]
-		takes := func(position int64) bool {
-			key := (position - 1) % 5
-			switch {
-			case strings.Contains(filter, "k1"):
-				return key == 1 || key == 2
-			case strings.Contains(filter, "k2"):
-				return key == 2
-			case filter != "":
-				return position%2 == 1
-			}
-			return true
+		var following sync.WaitGroup
+		for i, f := range []struct {
+			filter string
+			takes  func(position int64) bool
+		}{
+			{`,"keys":["k1","k2"]`, func(p int64) bool { return (p-1)%5 == 1 || (p-1)%5 == 2 }}, {`,"keys":["k2","k1"]`, func(p int64) bool { return (p-1)%5 == 1 || (p-1)%5 == 2 }},
+			{`,"keys":["k2"]`, func(p int64) bool { return (p-1)%5 == 2 }}, {`,"keys":["k2"]`, func(p int64) bool { return (p-1)%5 == 2 }}, {`,"keys":["none"]`, func(int64) bool { return false }},
+			{``, func(int64) bool { return true }}, {``, func(int64) bool { return true }}, {`,"headers":{"zone":"a"}`, func(p int64) bool { return p%2 == 1 }},
+		} {
+			following.Go(func() {
+				random := rand.New(rand.NewPCG(1, uint64(i)))
+				var got, want []int64
+				for after := int64(0); after < messages; {
+					c := connect(t, addrs[random.IntN(2)])
+					credits := 1 + random.IntN(100)
+					send(t, c.socket, fmt.Sprintf(`{"type":"subscribe","stream":"orders","after":%d,"credits":%d%s}`, after, credits, f.filter))
+					for range random.IntN(credits) + 1 {
+						if after == messages {
+							break
+						}
+						var p pushed
+						line := c.next()
+						if err := json.Unmarshal([]byte(line), &p); err != nil || p.Type != "message" && p.Type != "position" || p.Position <= after {
+							t.Errorf("%s after %d with %s", line, after, f.filter)
+							return
+						}
+						if after = p.Position; p.Type == "message" {
+							got = append(got, after)
+						}
+					}
+					c.Abort()
+				}
+				for p := range int64(messages) {
+					if f.takes(p + 1) {
+						want = append(want, p+1)
+					}
+				}
+				if !slices.Equal(got, want) {
+					t.Errorf("%s: got %d messages, want %d", f.filter, len(got), len(want))
+				}
+			})
 		}
-		n := 0
-		for position := int64(1); position <= 300; position++ {
-			if !takes(position) {
-				continue
-			}
-			if n >= len(got) || got[n] != position {
-				t.Fatalf("%s: message %d is missing in %v", name, position, got)
-			}
-			n++
+		for n := 0; n < messages; n += 20 {
+			mixed(streams, 20)
+			time.Sleep(20 * time.Millisecond)
 		}
-		if n != len(got) {
-			t.Errorf("%s: %d messages, want %d", name, len(got), n)
+		following.Wait()
+	})
+}
+
+// TestFilter_Group: in a group that is not shared, the positions that are told may be committed.
+func TestFilter_Group(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		streams, _, _, addr := serveAll(t)
+		mixed(streams, 19)
+		c := connect(t, addr)
+		c.ask(`{"type":"subscribe","id":2,"stream":"orders","subscription":"f","group":"g","keys":["k1"]}`, `{"type":"ok","id":2,"position":0}`)
+		if got, told := c.filtered("f", 19); fmt.Sprint(got) != "[2 7 12 17]" || told == 0 {
+			t.Errorf("got %v, and %d positions", got, told)
 		}
-	}
+		c.ask(`{"type":"commit","id":3,"stream":"orders","group":"g","position":19}`, `{"type":"ok","id":3,"position":19}`)
+	})
 }
 
 func TestFilter_WhatIsRefused(t *testing.T) {
@@ -199,7 +239,7 @@ func TestFilter_WhatIsRefused(t *testing.T) {
 		`"type":"commit","stream":"orders","group":"g","share":true,"position":1`:           "unknown_field",
 		`"type":"commit","stream":"orders","group":"g","partition":2147483648,"position":1`: "malformed",
 	} {
-		if got := c.code(`{"id":"x",` + text + `}`); got != "error"+want {
+		if got := c.code(`{"id":"x",` + text + `}`); got != want {
 			t.Errorf("%s: %s, want %s", text, got, want)
 		}
 	}

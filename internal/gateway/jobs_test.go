@@ -3,51 +3,41 @@ package gateway
 import (
 	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
 // TestJobs_PerSecond: a job with a limit takes small steps, and can be stopped while it waits for the next one.
 func TestJobs_PerSecond(t *testing.T) {
 	t.Parallel()
-	all := newJobs()
-	defer all.close()
-	limits := make(chan int, 1000)
-	start := func(perSecond int) job {
-		one, _ := all.start(&job{Queue: "q", Act: "redrive", PerSecond: perSecond}, func(ctx context.Context, after int64) (stepped, error) {
-			n := stepOf(perSecond)
-			limits <- n
-			return stepped{changed: int64(n), next: after + 1}, ctx.Err()
-		})
-		return one
-	}
-	anyJob := func(*job) bool { return true }
-	began := time.Now()
-	fast := start(8)
-	for range 3 {
-		if n := <-limits; n != 2 {
-			t.Fatalf("a step of %d, want 2", n)
+	synctest.Test(t, func(t *testing.T) {
+		all := newJobs()
+		defer all.close()
+		steps := make(map[int]int) // by their sizes
+		start := func(perSecond int) job {
+			one, _ := all.start(&job{Queue: "q", Act: "redrive", PerSecond: perSecond}, func(ctx context.Context, after int64) (stepped, error) {
+				n := stepOf(perSecond)
+				if ctx.Err() == nil {
+					steps[n]++
+				}
+				return stepped{changed: int64(n), next: after + 1}, ctx.Err()
+			})
+			return one
 		}
-	}
-	if took := time.Since(began); took < 400*time.Millisecond {
-		t.Errorf("4 of 8 a second took %v", took)
-	}
-	all.find(anyJob, fast.ID, true)
-	slow := start(1)
-	for n := range limits {
-		if n == 1 {
-			break // and now it waits for a second
+		fast := start(8)
+		time.Sleep(2100 * time.Millisecond)
+		anyJob := func(*job) bool { return true }
+		all.find(anyJob, fast.ID, true)
+		synctest.Wait()
+		if steps[2] < 8 || steps[2] > 9 {
+			t.Errorf("%v steps of 8 a second in 2 seconds", steps)
 		}
-	}
-	all.find(anyJob, slow.ID, true)
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
-		select {
-		case <-limits:
-		default:
+		slow := start(1)
+		time.Sleep(500 * time.Millisecond)
+		all.find(anyJob, slow.ID, true)
+		synctest.Wait()
+		if one, _ := all.find(anyJob, slow.ID, false); one.State != jobStopped || steps[1] != 1 {
+			t.Errorf("it is %s after %v steps", one.State, steps)
 		}
-		if one, _ := all.find(anyJob, slow.ID, false); one.State == jobStopped {
-			return
-		} else if time.Now().After(end) {
-			t.Fatalf("it is %s", one.State)
-		}
-	}
+	})
 }

@@ -2,17 +2,14 @@ package gateway_test
 
 import (
 	"bufio"
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"net/netip"
 	"os"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -20,6 +17,7 @@ import (
 	"github.com/tidewire/tidewire/internal/engine"
 	"github.com/tidewire/tidewire/internal/gateway"
 	"github.com/tidewire/tidewire/internal/limits"
+	"github.com/tidewire/tidewire/internal/testkit"
 	"github.com/tidewire/tidewire/websocket"
 )
 
@@ -27,93 +25,39 @@ import (
 type limited struct {
 	closed
 	registry *limits.Registry
-	server   *gateway.Server
 }
 
-// serveLimited serves in closed mode, or in open mode without rules.
+// serveLimited serves in closed mode, in which everybody may do much, or in open mode.
 func serveLimited(t *testing.T, network string, cfg limits.Config, open bool, change func(*gateway.Config)) limited {
 	t.Helper()
-	policy, err := auth.NewPolicy(auth.Config{
-		Token: auth.TokenConfig{Audience: "tidewire"}, Keys: []auth.Key{mustSecret(t)}, Anonymous: cfg.Pending == 0 && !open,
-		Rules: []auth.RoleRule{{Role: auth.AnyRole, Allow: rulesFor(t, "publish,read stream:*", "write ingest:*", "join,chat room:**", "consume queue:*", "bench server:*")}},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	l := limited{registry: limits.New(cfg), closed: closed{t: t, streams: newFakeStreams(t, "orders"), queues: newFakeQueues(t, "jobs")}}
 	gw := gateway.Config{
-		Engine: engine.Engine{Ingest: (&memory{}).source, Streams: l.streams, Queues: l.queues, Events: &fakeEvents{changed: make(chan struct{})}},
-		Auth:   gateway.AuthConfig{Policy: policy, Timeout: time.Hour}, Limits: l.registry,
-		Chat: gateway.ChatConfig{PingInterval: time.Hour, PongTimeout: time.Hour},
+		Engine: engine.Engine{Ingest: (&memory{}).source, Streams: l.streams, Queues: l.queues, Events: newFakeEvents()},
+		Auth:   gateway.AuthConfig{Timeout: time.Hour}, Limits: l.registry, Chat: gateway.ChatConfig{PingInterval: time.Hour, PongTimeout: time.Hour},
 	}
-	if open {
-		gw.Auth.Policy = nil
+	if !open {
+		gw.Auth.Policy = policyOf(t, auth.Config{Anonymous: cfg.Pending == 0, Rules: []auth.RoleRule{{
+			Role: auth.AnyRole, Allow: rulesFor(t, "publish,read stream:*", "write ingest:*", "join,chat room:**", "consume queue:*", "bench server:*"),
+		}}})
 	}
 	if change != nil {
 		change(&gw)
 	}
-	l.server = gateway.New(gw)
-	front := httptest.NewUnstartedServer(l.server)
-	if network != "" {
-		front.Listener.Close()
-		if front.Listener, err = net.Listen("tcp", network); err != nil {
-			t.Skip(err)
-		}
-	}
-	front.Listener = l.registry.Listener(front.Listener)
-	front.Config.ConnContext = limits.ConnContext
-	front.Start()
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
-		defer cancel()
-		if err := l.server.Shutdown(ctx); err != nil {
-			t.Error(err)
-		}
-		front.Close()
-		l.eventually("nothing is counted", func() bool {
+		testkit.Eventually(t, "nothing is counted", func() bool {
 			s := l.registry.Stats()
 			return s.Sockets+s.Pending+s.Requests+s.Addresses == 0
 		})
 	})
-	l.addr = strings.TrimPrefix(front.URL, "http://")
+	l.server = gateway.New(gw)
+	l.addr = expose(t, l.server, l.registry, network)
 	return l
-}
-
-func mustSecret(t *testing.T) auth.Key {
-	t.Helper()
-	key, err := auth.NewSecret("", tokenSecret)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return key
-}
-
-func rulesFor(t *testing.T, texts ...string) (rules []auth.Rule) {
-	t.Helper()
-	for _, text := range texts {
-		r, err := auth.ParseRule(text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		rules = append(rules, r)
-	}
-	return rules
-}
-
-func (l *limited) eventually(what string, is func() bool) {
-	l.t.Helper()
-	for end := time.Now().Add(patience); !is(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			l.t.Errorf("not so: %s; %+v", what, l.registry.Stats())
-			return
-		}
-	}
 }
 
 // dial connects with headers, and returns the connection or the status of the refusal, and the answer's headers and body.
 func (l *limited) dial(path string, header http.Header) (*wire, int, string) {
 	l.t.Helper()
-	conn, err := websocket.Dial(l.t.Context(), "ws://"+l.addr+path, websocket.Config{Header: header})
+	conn, err := dialSocket(l.t.Context(), "ws://"+l.addr+path, websocket.Config{Header: header})
 	if refused, ok := errors.AsType[*websocket.HandshakeError](err); ok {
 		return nil, refused.Status, refused.Reason
 	}
@@ -121,18 +65,7 @@ func (l *limited) dial(path string, header http.Header) (*wire, int, string) {
 		l.t.Fatal(err)
 	}
 	l.t.Cleanup(conn.Abort)
-	return &wire{Conn: conn, t: l.t}, 0, ""
-}
-
-func bearer(token string, more ...string) http.Header {
-	h := http.Header{}
-	if token != "" {
-		h.Set("Authorization", "Bearer "+token)
-	}
-	for i := 0; i+1 < len(more); i += 2 {
-		h.Add(more[i], more[i+1])
-	}
-	return h
+	return &wire{socket: conn, t: l.t}, 0, ""
 }
 
 // TestLimits_User: the connections of one user count together, whichever token they have, on every endpoint, in the handshake and by a message.
@@ -153,10 +86,10 @@ func TestLimits_User(t *testing.T) {
 	}
 	for _, path := range []string{"/ws", "/ws/chat"} {
 		fourth, _, _ := l.dial(path, nil)
-		if got := fourth.code(fmt.Sprintf(`{"type":"auth","id":"x","token":%q}`, two)); got != "errortoo_many_connections" {
+		if got := fourth.code(fmt.Sprintf(`{"type":"auth","id":"x","token":%q}`, two)); got != "too_many_connections" {
 			t.Errorf("%s: auth of a fourth connection got %s", path, got)
 		}
-		if got := closeOf(fourth); got != 4429 {
+		if got := closeOf(t, fourth); got != 4429 {
 			t.Errorf("%s: closed with %d, want 4429", path, got)
 		}
 	}
@@ -167,42 +100,10 @@ func TestLimits_User(t *testing.T) {
 		t.Errorf("a renewal got %s", got)
 	}
 	first.Close(websocket.StatusNormal, "")
-	l.eventually("there is room again", func() bool {
+	testkit.Eventually(t, "there is room again", func() bool {
 		w, _, _ := l.dial("/ws", bearer(one))
 		return w != nil
 	})
-}
-
-// TestLimits_Address: the connections of an address count together, whoever has them; those of the whole server too.
-func TestLimits_Address(t *testing.T) {
-	t.Parallel()
-	for name, cfg := range map[string]limits.Config{"address": {AddressConnections: 3}, "all": {Connections: 3}} {
-		for _, network := range []string{"127.0.0.1:0", "[::1]:0"} {
-			l := serveLimited(t, network, cfg, name == "all", nil)
-			var open []*wire
-			for i := range 3 {
-				w, status, _ := l.dial("/ws", bearer(tokenOf(t, fmt.Sprint("user", i), time.Hour)))
-				if w == nil {
-					t.Fatalf("%s: connection %d got %d", name, i, status)
-				}
-				open = append(open, w)
-			}
-			if resp, _ := l.refusedHandshake(""); resp.StatusCode != http.StatusTooManyRequests {
-				t.Errorf("%s: a fourth connection got %d", name, resp.StatusCode)
-			}
-			if got := l.once("GET", "/v1/streams", ""); got != "429 too_many_connections" {
-				t.Errorf("%s: HTTP got %s", name, got)
-			}
-			if got := l.once("GET", "/healthz", ""); got != "200" {
-				t.Errorf("%s: /healthz got %s", name, got)
-			}
-			open[1].Abort()
-			l.eventually("there is room again", func() bool {
-				w, _, _ := l.dial("/ws", nil)
-				return w != nil
-			})
-		}
-	}
 }
 
 // once does a request on a connection of its own.
@@ -213,7 +114,7 @@ func (l *limited) once(method, path, token string, more ...string) string {
 		l.t.Fatal(err)
 	}
 	r.Header, r.Close = bearer(token, more...), true
-	resp, err := http.DefaultTransport.RoundTrip(r)
+	resp, err := httpOf(l.addr).Do(r)
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -275,7 +176,7 @@ func TestLimits_Pending(t *testing.T) {
 	for range 5 {
 		idle = append(idle, open(""), open("GET /ws HT"))
 	}
-	l.eventually("ten wait", func() bool { return l.registry.Stats().Pending == 10 })
+	testkit.Eventually(t, "ten wait", func() bool { return l.registry.Stats().Pending == 10 })
 	for range 2 {
 		l.dial("/ws", nil)
 	}
@@ -296,62 +197,12 @@ func TestLimits_Pending(t *testing.T) {
 	for _, c := range idle[:2] {
 		c.Close()
 	}
-	l.eventually("two have gone", func() bool { return l.registry.Stats().Pending == 13 })
+	testkit.Eventually(t, "two have gone", func() bool { return l.registry.Stats().Pending == 13 })
 	for range 30 { // clients that say who they are do not stay pending
 		if w, status, _ := l.dial("/ws", bearer(token)); w == nil {
 			t.Fatalf("a client with a token got %d", status)
 		}
 	}
-}
-
-// TestLimits_PendingOfAnAddress: one address has a smaller limit than all together.
-func TestLimits_PendingOfAnAddress(t *testing.T) {
-	t.Parallel()
-	l := serveLimited(t, "", limits.Config{Pending: 1000, Proxies: limits.Proxies{netip.MustParsePrefix("127.0.0.0/8")}}, false, nil)
-	for i := range limits.AddressPending + 1 {
-		w, status, _ := l.dial("/ws", bearer("", "X-Forwarded-For", "192.0.2.1"))
-		if (w != nil) != (i < limits.AddressPending) {
-			t.Fatalf("connection %d: %d", i, status)
-		}
-	}
-	if w, status, _ := l.dial("/ws", bearer("", "X-Forwarded-For", "192.0.2.2")); w == nil {
-		t.Errorf("another address got %d", status)
-	}
-	w, _, _ := l.dial("/ws", bearer(tokenOf(t, "ann", time.Hour), "X-Forwarded-For", "192.0.2.1"))
-	if w == nil {
-		t.Error("a client with a token of that address is refused")
-	}
-}
-
-// TestLimits_Released: connections that end in any way, and handshakes that fail, leave no count. serveLimited checks that at the end.
-func TestLimits_Released(t *testing.T) {
-	t.Parallel()
-	l := serveLimited(t, "", limits.Config{Connections: 50, UserConnections: 10, AddressConnections: 50}, false, nil)
-	token := tokenOf(t, "ann", time.Hour)
-	var clients sync.WaitGroup
-	for i := range 40 {
-		clients.Go(func() {
-			switch i % 5 {
-			case 0:
-				if w, _, _ := l.dial("/ws/chat", bearer(token)); w != nil {
-					w.Abort()
-				}
-			case 1:
-				l.dial("/ws", bearer(token, "Sec-WebSocket-Version", "12")) // stays open until the end
-			case 2:
-				if resp, _ := l.refusedHandshake("Authorization: Bearer " + token + "\r\nOrigin: https://evil.example\r\n"); resp.StatusCode != http.StatusForbidden && resp.StatusCode != http.StatusTooManyRequests {
-					t.Errorf("status %d", resp.StatusCode)
-				}
-			case 3:
-				l.once("GET", "/v1/streams", token)
-			case 4:
-				if w, _, _ := l.dial("/ws/ingest", bearer(token)); w != nil {
-					w.Close(websocket.StatusNormal, "")
-				}
-			}
-		})
-	}
-	clients.Wait()
 }
 
 // refusedHandshake does a handshake, and returns the response.

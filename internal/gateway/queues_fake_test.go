@@ -153,7 +153,7 @@ func (c *fakeConsumption) Receive(ctx context.Context, limit int) ([]engine.Deli
 		}
 		select {
 		case <-changed:
-		case <-time.After(5 * time.Millisecond): // a delay or lease may have ended
+		case <-time.After(100 * time.Millisecond): // a delay or lease may have ended
 		case <-ctx.Done():
 		}
 	}

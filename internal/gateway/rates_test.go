@@ -1,15 +1,10 @@
 package gateway_test
 
 import (
-	"bytes"
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
-	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -34,7 +29,7 @@ func TestRates_Requests(t *testing.T) {
 		if a.Code != "rate_limited" || a.ID != "x" {
 			t.Errorf("open %v: %+v", open, a)
 		}
-		send(t, c.Conn, `{"type":"publish","stream":"orders","payload":"3"}`) // no answer
+		send(t, c.socket, `{"type":"publish","stream":"orders","payload":"3"}`) // no answer
 		if a := c.refusedWith(`{"type":"unsubscribe","subscription":"none","id":"x"}`); a.Code != "not_subscribed" {
 			t.Errorf("open %v: what ends something is refused: %+v", open, a)
 		}
@@ -72,94 +67,92 @@ func TestRates_Bytes(t *testing.T) {
 	}
 }
 
-// TestRates_Closed: a client that goes on for too long is closed with 4429, on each endpoint with answers, and by Pings alone.
+// TestRates_Closed: a client that goes on for too long is closed with 4429, on each endpoint with answers, and by Pings alone. One that waits as long as
+// it is told is not, although it settles messages and answers Pings meanwhile.
 func TestRates_Closed(t *testing.T) {
-	t.Parallel()
-	l := serveLimited(t, "", limits.Config{RequestRate: oneRequest}, true, nil)
-	for _, path := range []string{"/ws", "/ws/chat", "ping"} {
+	for _, path := range []string{"/ws", "/ws/chat", "/ws?ping"} {
 		t.Run(path, func(t *testing.T) {
-			t.Parallel()
-			op, text := websocket.OpText, `{"type":"leave-not"}`
-			if path == "ping" {
-				path, op, text = "/ws", websocket.OpPing, ""
-			}
-			w, _, _ := l.dial(path, nil)
-			stop := make(chan struct{})
-			done := make(chan struct{})
-			go func() {
-				defer close(done)
-				for errors.Join(w.Queue(op, []byte(text)), w.Flush()) == nil {
-					select {
-					case <-stop:
-						return
-					case <-time.After(time.Millisecond):
+			inBubble(t, func(t *testing.T) {
+				l := serveLimited(t, "", limits.Config{RequestRate: 2}, true, nil)
+				patient, _, _ := l.dial(path, nil)
+				settle := `{"type":"ack","queue":"jobs","delivery":"1"}`
+				if path == "/ws/chat" {
+					settle = `{"type":"pong"}`
+				}
+				for range 9 {
+					answer := ""
+					for !strings.Contains(answer, "rate_limited") {
+						send(t, patient.socket, `{"type":"leave-not","id":"x"}`)
+						answer = patient.next()
+					}
+					var told struct {
+						After int `json:"retry_after_ms"`
+					}
+					json.Unmarshal([]byte(answer), &told)
+					patient.Queue(websocket.OpPong, nil)
+					for range 4 {
+						send(t, patient.socket, settle)
+						time.Sleep(time.Duration(told.After)*time.Millisecond/4 + time.Millisecond)
 					}
 				}
-			}()
-			w.t = t
-			if got := closeOf(w); got != 4429 {
-				t.Errorf("closed with %d, want 4429", got)
-			}
-			close(stop)
-			<-done
-		})
-	}
-}
-
-// TestRates_AcksWhileItWaits: a client that waits as long as it is told, each time, is not closed, although it settles messages and answers Pings
-// meanwhile.
-func TestRates_AcksWhileItWaits(t *testing.T) {
-	t.Parallel()
-	l := serveLimited(t, "", limits.Config{RequestRate: 2}, true, nil)
-	for path, texts := range map[string][2]string{
-		"/ws":      {`{"type":"publish","stream":"orders","payload":"x","id":"x"}`, `{"type":"ack","queue":"jobs","delivery":"1"}`},
-		"/ws/chat": {`{"type":"leave-not","id":"x"}`, `{"type":"pong"}`},
-	} {
-		t.Run(path, func(t *testing.T) {
-			t.Parallel()
-			w, _, _ := l.dial(path, nil)
-			w.t = t
-			for waits := 0; waits < 9; { // four seconds at least
-				var told struct {
-					Code  string
-					After int `json:"retry_after_ms"`
+				op, text := websocket.OpText, `{"type":"leave-not"}`
+				if path == "/ws?ping" {
+					op, text = websocket.OpPing, ""
 				}
-				send(t, w.Conn, texts[0])
-				if answer := w.next(); json.Unmarshal([]byte(answer), &told) != nil {
-					t.Fatalf("answered with %s", answer)
+				w, _, _ := l.dial(path, nil)
+				for range 5000 {
+					if w.Queue(op, []byte(text)); w.Flush() != nil {
+						break
+					}
+					time.Sleep(time.Millisecond)
 				}
-				if told.Code != "rate_limited" {
-					continue
+				if got := closeOf(t, w); got != 4429 {
+					t.Errorf("closed with %d, want 4429", got)
 				}
-				waits++
-				if err := errors.Join(w.Queue(websocket.OpPong, nil), w.Flush()); err != nil {
-					t.Fatal(err)
-				}
-				for range 4 {
-					send(t, w.Conn, texts[1])
-					<-time.After(time.Duration(told.After)*time.Millisecond/4 + time.Millisecond)
-				}
-			}
+			})
 		})
 	}
 }
 
 // TestRates_Ingest: what comes over the rate is not read, and is not lost; a stop does not wait for the time to pass.
 func TestRates_Ingest(t *testing.T) {
-	t.Parallel()
-	store := &memory{}
-	l := serveLimited(t, "", limits.Config{RequestRate: oneRequest}, true, func(cfg *gateway.Config) {
-		cfg.Engine = engine.Engine{Ingest: store.source}
+	inBubble(t, func(t *testing.T) {
+		store := &memory{}
+		l := serveLimited(t, "", limits.Config{RequestRate: 1}, true, func(cfg *gateway.Config) { cfg.Engine = engine.Engine{Ingest: store.source} })
+		w, _, _ := l.dial("/ws/ingest", nil)
+		for range 20 {
+			send(t, w.socket, "x")
+		}
+		time.Sleep(5 * time.Second)
+		if n := len(store.content()); n == 0 || n > 12 {
+			t.Errorf("%d messages of 20 are stored after 5 seconds", n)
+		}
+		time.Sleep(30 * time.Second)
+		if n := len(store.content()); n != 20 {
+			t.Errorf("%d messages of 20 are stored", n)
+		}
+		for range 20 {
+			send(t, w.socket, "x")
+		}
+		stopped, began := shutdown(t, l.server), time.Now()
+		w.Close(websocket.StatusNormal, "")
+		if stopped(); time.Since(began) > 15*time.Second {
+			t.Errorf("the stop took %v", time.Since(began))
+		}
 	})
-	w, _, _ := l.dial("/ws/ingest", nil)
-	send(t, w.Conn, "1", "2")
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	stopped := make(chan error, 1)
-	go func() { stopped <- l.server.Shutdown(ctx) }()
-	go w.Close(websocket.StatusNormal, "")
-	if err := <-stopped; err != nil {
-		t.Error(err)
+}
+
+// TestRates_EarlyPings: Pings count before a token, too.
+func TestRates_EarlyPings(t *testing.T) {
+	t.Parallel()
+	c := serveClosed(t, nil)
+	w := dial(t, "ws://"+c.addr+"/ws")
+	go func() {
+		for w.Queue(websocket.OpPing, nil) == nil && w.Flush() == nil {
+		}
+	}()
+	if got := closeOf(t, w); got != 4401 {
+		t.Errorf("closed with %d", got)
 	}
 }
 
@@ -172,7 +165,7 @@ func TestRates_Tokens(t *testing.T) {
 		c, _, _ := l.dial(path, bearer(token))
 		limited := 0
 		for range 30 {
-			if got := c.code(fmt.Sprintf(`{"type":"auth","id":"x","token":%q}`, token)); got == "errorrate_limited" {
+			if got := c.code(fmt.Sprintf(`{"type":"auth","id":"x","token":%q}`, token)); got == "rate_limited" {
 				limited++
 			}
 		}
@@ -182,103 +175,81 @@ func TestRates_Tokens(t *testing.T) {
 	}
 }
 
-// raw is a WebSocket whose frames the test writes itself.
-func raw(t *testing.T, addr, path string) net.Conn {
-	t.Helper()
-	conn, err := net.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { conn.Close() })
-	if _, err := websocket.ClientHandshake(conn, &url.URL{Scheme: "ws", Host: addr, Path: path}); err != nil {
-		t.Fatal(err)
-	}
-	return conn
-}
-
-// TestLimits_Pings: a million Pings on each endpoint leave the server as it was.
-func TestLimits_Pings(t *testing.T) {
-	t.Parallel()
-	l := serveLimited(t, "", limits.Config{RequestRate: 1000}, true, nil)
-	ping := websocket.AppendMaskedFrame(nil, websocket.OpPing, [4]byte{1, 2, 3, 4}, nil)
-	burst := bytes.Repeat(ping, 10_000)
-	for _, path := range []string{"/ws", "/ws/chat", "/ws/ingest"} {
-		conn := raw(t, l.addr, path)
-		go io.Copy(io.Discard, conn)
-		for range 1_000_000 / 10_000 / 3 {
-			if _, err := conn.Write(burst); err != nil {
-				break // closed, because it has taken too long
-			}
-		}
-		conn.Close()
-	}
-	w, _, _ := l.dial("/ws/lanes", nil)
-	w.Abort()
-}
-
-// TestLimits_Fragments: a message of too many frames ends the connection, with and without content.
-func TestLimits_Fragments(t *testing.T) {
-	t.Parallel()
-	l := serveLimited(t, "", limits.Config{}, true, nil)
-	for _, payload := range []string{"", "x"} {
-		conn := raw(t, l.addr, "/ws")
-		frames := websocket.AppendMaskedFrame(nil, websocket.OpText, [4]byte{}, []byte(payload))
-		frames[0] &^= 0x80 // not the last
-		more := websocket.AppendMaskedFrame(nil, websocket.OpContinuation, [4]byte{}, []byte(payload))
-		more[0] &^= 0x80
-		go conn.Write(append(frames, bytes.Repeat(more, 2000)...))
-		conn.SetReadDeadline(time.Now().Add(patience))
-		got, _ := io.ReadAll(conn)
-		if !bytes.Contains(got, []byte("too many fragments")) {
-			t.Errorf("%q: got %q", payload, got)
-		}
-	}
-}
-
-// TestLimits_JSONBombs: JSON that is nested too deeply is refused, wherever it is, on both doors.
+// TestLimits_JSONBombs: JSON that is nested too deeply is refused, wherever it is, on all doors.
 func TestLimits_JSONBombs(t *testing.T) {
 	t.Parallel()
 	l := serveLimited(t, "", limits.Config{}, true, nil)
 	const depth = 100_000
+	ws, chat := connect(t, l.addr), &wire{socket: dial(t, "ws://"+l.addr+"/ws/chat"), t: t}
 	for _, bomb := range []string{strings.Repeat("[", depth) + strings.Repeat("]", depth), strings.Repeat(`{"a":`, depth) + "1" + strings.Repeat("}", depth), strings.Repeat("[", 64) + strings.Repeat("]", 64)} {
-		ws, chat := connect(t, l.addr), &wire{Conn: dial(t, "ws://"+l.addr+"/ws/chat"), t: t}
-		for _, kind := range []string{"publish", "subscribe", "commit", "enqueue", "consume", "ack", "append", "query", "project", "credit", "auth", "join", "chat", "leave", "pong", "nonsense"} {
-			for _, field := range []string{"headers", "data", "payload", "events", "query", "text", "token", "other"} {
-				text := fmt.Sprintf(`{"id":"x","type":%q,%q:%s}`, kind, field, bomb)
-				for _, c := range []*wire{ws, chat} {
-					a := c.refusedWith(text)
-					// A field of another type is refused as that, and not looked into.
-					if a.Code != "malformed" || !strings.Contains(a.Message, "nested too deeply") && !(c == ws && strings.HasPrefix(a.Message, field) && strings.Contains(a.Message, ": want a")) {
-						t.Errorf("%s with %s: %+v", kind, field, a)
-					}
-				}
-				if len(bomb) > 1000 {
-					break // one field is enough of the large ones
+		for kind, field := range map[string]string{"publish": "headers", "append": "events", "query": "query", "ack": "other", "chat": "data", "join": "other", "nonsense": "data"} {
+			for _, c := range []*wire{ws, chat} {
+				a := c.refusedWith(fmt.Sprintf(`{"id":"x","type":%q,%q:%s}`, kind, field, bomb))
+				// A field of another type is refused as that, and not looked into.
+				if a.Code != "malformed" || !strings.Contains(a.Message, "nested too deeply") && !(c == ws && strings.HasPrefix(a.Message, field) && strings.Contains(a.Message, ": want a")) {
+					t.Errorf("%s with %s: %+v", kind, field, a)
 				}
 			}
 		}
-		for _, path := range []string{"streams/orders/messages", "queues/jobs/messages", "queues/jobs/ack", "events", "events/query", "events/project"} {
-			resp, err := http.Post("http://"+l.addr+"/v1/"+path, "application/json", strings.NewReader(`{"headers":`+bomb+`}`))
-			if err != nil {
-				t.Fatal(err)
-			}
-			body, _ := io.ReadAll(resp.Body)
-			resp.Body.Close()
-			if resp.StatusCode != http.StatusBadRequest || !strings.Contains(string(body), "nested too deeply") {
-				t.Errorf("%s: %d %s", path, resp.StatusCode, body)
+		for _, path := range []string{"streams/orders/messages", "events/query"} {
+			if status, body := (client{t, l.addr}).do("POST", "/v1/"+path, `{"headers":`+bomb+`}`); status != http.StatusBadRequest || !strings.Contains(body, "nested too deeply") {
+				t.Errorf("%s: %d %s", path, status, body)
 			}
 		}
 	}
-	deep := strings.Repeat("[", 60) + strings.Repeat("]", 60)
-	c := connect(t, l.addr)
-	c.ask(`{"type":"publish","stream":"orders","payload":"1","headers":{"a":`+deep+`},"id":1}`, `{"type":"ok","id":1,"position":1}`)
+	ws.ask(`{"type":"publish","stream":"orders","payload":"1","headers":{"a":`+strings.Repeat("[", 60)+strings.Repeat("]", 60)+`},"id":1}`, `{"type":"ok","id":1,"position":1}`)
 }
 
-// TestLimits_Headers: a request with many header lines is refused.
-func TestLimits_Headers(t *testing.T) {
+// TestRates_Handshakes: only handshakes have no rate.
+func TestRates_Handshakes(t *testing.T) {
 	t.Parallel()
-	l := serveLimited(t, "", limits.Config{}, true, nil)
-	if resp, _ := l.refusedHandshake(strings.Repeat("X: y\r\n", 101)); resp.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
-		t.Errorf("status %d, want 431", resp.StatusCode)
+	l := serveLimited(t, "", limits.Config{RequestRate: oneRequest}, true, nil)
+	l.once("GET", "/v1/streams", "")
+	for _, r := range [][]string{{"GET", "/ws/nothing", "websocket"}, {"GET", "/ws/../v1/streams", "websocket"}, {"POST", "/ws", "websocket"}, {"GET", "/ws/chat", "x"}} {
+		if got := l.once(r[0], r[1], "", "Connection", "Upgrade", "Upgrade", r[2]); got != "429 rate_limited" {
+			t.Errorf("%s: got %s", r, got)
+		}
 	}
+	if w, status, _ := l.dial("/ws", nil); w == nil {
+		t.Errorf("a handshake was answered with %d", status)
+	}
+	for _, at := range []string{"//v1/queues/jobs/ack", "/v1/queues/./jobs/ack"} {
+		if got := l.once("POST", at, ""); got != "429 rate_limited" {
+			t.Errorf("%s: got %s", at, got)
+		}
+	}
+}
+
+// TestRates_Chunked: bodies of unknown length are refused while the user owes bytes.
+func TestRates_Chunked(t *testing.T) {
+	t.Parallel()
+	l := serveLimited(t, "", limits.Config{Pending: 100, RequestRate: 1000, ByteRate: 1 << 10, MaxMessage: 1 << 20}, false, nil)
+	for n := 0; ; n++ {
+		if n > 200 {
+			t.Fatal("200 bodies of 64 KiB at 4 KiB a second are taken")
+		}
+		r, _ := http.NewRequestWithContext(t.Context(), "POST", "http://"+l.addr+"/v1/streams/orders/messages",
+			io.MultiReader(strings.NewReader(`{"messages":[{"payload":"`+strings.Repeat("x", 64<<10)+`"}]}`)))
+		r.ContentLength, r.Header = -1, bearer(tokenOf(t, "ann", time.Hour), "Content-Type", "application/json")
+		resp, err := http.DefaultTransport.RoundTrip(r)
+		if err != nil { // the server answers 429 and closes the connection before it has read the body
+			return
+		}
+		resp.Body.Close()
+		if resp.StatusCode == http.StatusTooManyRequests {
+			return
+		}
+	}
+}
+
+// TestRates_ContentLength: a request that announces a large body, and does not send it, is no debt of the others of its address.
+func TestRates_ContentLength(t *testing.T) {
+	t.Parallel()
+	l := serveLimited(t, "", limits.Config{RequestRate: 1000, ByteRate: 8 << 20, MaxMessage: 1 << 20}, true, nil)
+	victim, _, _ := l.dial("/ws", nil)
+	conn := unread(t, l.addr, "POST /v1/queues/jobs/ack", "Content-Type: application/json\r\nContent-Length: 4611686018427387904\r\n")
+	conn.SetReadDeadline(time.Now().Add(patience))
+	conn.Read(make([]byte, 1)) // it is answered
+	conn.Close()
+	victim.ask(`{"type":"publish","stream":"orders","payload":"x","id":1}`, `{"type":"ok","id":1,"position":1}`)
 }

@@ -2,6 +2,8 @@ package gateway_test
 
 import (
 	"testing"
+
+	"github.com/tidewire/tidewire/internal/testkit"
 )
 
 // bigPage makes a stream whose first page has 6 MiB, more than a connection takes before its client reads, and its second
@@ -21,34 +23,19 @@ func pulled(streams *fakeStreams) int { return locked(streams, func() int { retu
 func TestSubscribe_ReadsAhead(t *testing.T) {
 	t.Parallel()
 	streams, c := bigPage(t)
-	send(t, c.Conn, `{"type":"subscribe","stream":"orders","from":"start"}`)
-	waitFor(t, func() bool { return pulled(streams) == 2 }, "the second page is not read while the first one is sent")
+	send(t, c.socket, `{"type":"subscribe","stream":"orders","from":"start"}`)
+	testkit.Eventually(t, "the second page is read while the first one is sent", func() bool { return pulled(streams) == 2 })
 	c.positions("orders", 1, 610)
-}
-
-// TestSubscribe_ReadsAheadOnlyOnCredit: a page is not read before its client may get it.
-func TestSubscribe_ReadsAheadOnlyOnCredit(t *testing.T) {
-	t.Parallel()
-	streams, _, _, addr := serveAll(t)
-	fill(streams, "orders", 30, 10<<10) // pages of 10
-	c := connect(t, addr)
-	send(t, c.Conn, `{"type":"subscribe","stream":"orders","from":"start","credits":10}`)
-	c.positions("orders", 1, 10)
-	if got := pulled(streams); got != 1 {
-		t.Errorf("%d pages were read on credit for one", got)
-	}
-	send(t, c.Conn, `{"type":"credit","subscription":"orders","n":20}`)
-	c.positions("orders", 11, 30)
 }
 
 // TestSubscribe_EndsWhileReadingAhead: a subscription ends while it sends a page and holds the next one.
 func TestSubscribe_EndsWhileReadingAhead(t *testing.T) {
 	t.Parallel()
 	streams, c := bigPage(t)
-	send(t, c.Conn, `{"type":"subscribe","stream":"orders","from":"start"}`)
-	waitFor(t, func() bool { return pulled(streams) == 2 }, "the second page is not read while the first one is sent")
-	send(t, c.Conn, `{"type":"unsubscribe","id":9,"subscription":"orders"}`)
-	waitFor(t, func() bool { return locked(streams, func() int { return streams.open }) == 0 }, "the subscription is still open")
+	send(t, c.socket, `{"type":"subscribe","stream":"orders","from":"start"}`)
+	testkit.Eventually(t, "the second page is read while the first one is sent", func() bool { return pulled(streams) == 2 })
+	send(t, c.socket, `{"type":"unsubscribe","id":9,"subscription":"orders"}`)
+	testkit.Eventually(t, "the subscription is closed", func() bool { return locked(streams, func() int { return streams.open }) == 0 })
 	for c.next() != `{"type":"ok","id":9}` {
 	}
 	c.ask(`{"type":"subscribe","id":10,"stream":"orders","after":609}`, `{"type":"ok","id":10,"position":609}`)

@@ -5,14 +5,16 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net/http"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/tidewire/tidewire/internal/auth"
 	"github.com/tidewire/tidewire/internal/engine"
 	"github.com/tidewire/tidewire/internal/gateway"
+	"github.com/tidewire/tidewire/internal/testkit"
 )
 
 // replayStreams are fakeStreams that a replay can look at. The streams whose names begin with "parted" have partitions.
@@ -60,15 +62,16 @@ type replayAnswer struct {
 func (c client) replay(body string, headers ...string) (a replayAnswer) {
 	c.t.Helper()
 	status, text := c.do("POST", "/v1/streams/orders/replay", body, headers...)
-	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
-		if err := json.Unmarshal([]byte(text), &a); err != nil || status != http.StatusOK || time.Now().After(end) {
+	testkit.Eventually(c.t, "the replay ends", func() bool {
+		if err := json.Unmarshal([]byte(text), &a); err != nil || status != http.StatusOK {
 			c.t.Fatalf("%d %s %v", status, text, err)
 		}
-		if a.State != "running" {
-			return a
+		if a.State == "running" {
+			status, text = c.do("GET", "/v1/streams/orders/jobs/"+a.Job, "", headers...)
 		}
-		status, text = c.do("GET", "/v1/streams/orders/jobs/"+a.Job, "", headers...)
-	}
+		return a.State != "running"
+	})
+	return a
 }
 
 func filledStreams(t *testing.T, n int, names ...string) *fakeStreams {
@@ -132,58 +135,112 @@ func TestReplay(t *testing.T) {
 	c.refused("GET", "/v1/queues/orders/jobs/"+a.Job, "", 404, "not_found")
 }
 
-// TestReplay_Stopped: a replay that fails or is stopped says where, and goes on there.
-func TestReplay_Stopped(t *testing.T) {
+// TestReplay_Ends: a replay that is stopped, that cannot be stored, that cannot be read, or whose caller has lost a right says where it has ended, and why:
+// in its job and in the audit log. It goes on there, and stores nothing twice.
+func TestReplay_Ends(t *testing.T) {
 	t.Parallel()
-	streams := filledStreams(t, 1200, "copy")
-	_, addr := serve(t, gateway.Config{Engine: engine.Engine{Streams: replayStreams{streams}}})
-	c := client{t, addr}
-	streams.hold(true) // no commit until then
-	_, text := c.do("POST", "/v1/streams/orders/replay", `{"to_stream":"copy"}`)
-	var a replayAnswer
-	if err := json.Unmarshal([]byte(text), &a); err != nil || a.State != "running" {
-		t.Fatal(text, err)
-	}
-	job := "/v1/streams/orders/jobs/" + a.Job
-	c.do("DELETE", job, "")
-	streams.hold(false)
-	waitFor(t, func() bool { _, text = c.do("GET", job, ""); return strings.Contains(text, `"state":"stopped"`) }, "the replay does not stop")
-	if err := json.Unmarshal([]byte(text), &a); err != nil || a.After > 500 || a.Changed != a.After || a.After != int64(len(streams.streams["copy"].messages)) {
-		t.Errorf("%s: the messages that it was storing are stored and counted: %d", text, len(streams.streams["copy"].messages))
-	}
-	if status, list := c.do("GET", "/v1/streams/orders/jobs", ""); status != http.StatusOK || !strings.Contains(list, a.Job) {
-		t.Errorf("%d %s: without the job", status, list)
-	}
-	next := c.replay(fmt.Sprintf(`{"to_stream":"copy","after":%d,"replay":%q}`, a.After, a.Replay))
-	if next.State != "done" || next.Changed+a.Changed != 1200 || len(streams.streams["copy"].messages) != 1200 {
-		t.Errorf("the rest: %+v", next)
+	for name, d := range map[string]struct {
+		end         func(s *rulesServer, streams *fakeStreams, stop func())
+		state, code string
+	}{
+		"stopped":   {func(_ *rulesServer, _ *fakeStreams, stop func()) { stop() }, "stopped", ""},
+		"dropped":   {func(_ *rulesServer, f *fakeStreams, _ func()) { f.change(func() { f.fail = engine.ErrNotFound }) }, "failed", "not_found"},
+		"too old":   {func(_ *rulesServer, f *fakeStreams, _ func()) { f.change(func() { f.streams["orders"].oldest = 1100 }) }, "failed", "too_old"},
+		"forbidden": {func(s *rulesServer, _ *fakeStreams, _ func()) { s.allow("read stream:*") }, "failed", "forbidden"},
+		"revoked":   {func(s *rulesServer, _ *fakeStreams, _ func()) { s.revoke("u") }, "failed", "invalid_token"},
+		"anonymous": {func(s *rulesServer, _ *fakeStreams, _ func()) { s.allow("read,publish stream:*") }, "failed", "unauthenticated"},
+		"done":      {func(*rulesServer, *fakeStreams, func()) {}, "done", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			streams, log := filledStreams(t, 1200, "copy"), &lines{}
+			s := serveRules(t, func(cfg *gateway.Config) {
+				cfg.Engine.Streams, cfg.Audit = replayStreams{streams}, slog.New(slog.NewJSONHandler(log, nil))
+			}, "anonymous", "read,publish stream:*")
+			h, token := client{t, s.addr}, []string{"Authorization", "Bearer " + tokenOf(t, "u", time.Hour)}
+			if name == "anonymous" {
+				token = nil
+			}
+			streams.hold(true) // no commit until then
+			a := startReplay(t, h, `{"to_stream":"copy"}`, token...)
+			job := "/v1/streams/orders/jobs/" + a.Job
+			testkit.Eventually(t, "the replay begins", streams.waits)
+			d.end(s, streams, func() { h.do("DELETE", job, "", token...) })
+			streams.hold(false)
+			var end map[string]any
+			testkit.Eventually(t, "its end is recorded", func() bool {
+				for _, line := range log.all(t) {
+					if line["msg"] == "replay" {
+						end = line
+					}
+				}
+				return end != nil
+			})
+			code, _ := end["code"].(string)
+			stored := streams.stored("copy")
+			if end["state"] != d.state || code != d.code || end["replay"] != a.Replay || end["done"] != (d.state == "done") || end["after"] != float64(stored) || d.state != "done" && stored == 1200 {
+				t.Errorf("%v, want %s %s, and %d messages are stored", end, d.state, d.code, stored)
+			}
+			s.snapshot.Store(auth.NewSnapshot(nil, nil, nil))
+			s.allow("anonymous", "read,publish stream:*")
+			for _, method := range []string{"GET", "DELETE"} {
+				if _, text := h.do(method, job, "", token...); !strings.Contains(text, `"state":"`+d.state+`"`) || !strings.Contains(text, d.code) {
+					t.Errorf("%s: the job is %s", method, text)
+				}
+			}
+			streams.change(func() { streams.fail, streams.streams["orders"].oldest = nil, 0 })
+			next := h.replay(fmt.Sprintf(`{"to_stream":"copy","after":%d,"replay":%q}`, max(0, stored-100), a.Replay), token...)
+			if n := streams.stored("copy"); next.State != "done" || n != 1200 || next.Changed != int64(1200-stored) {
+				t.Errorf("the rest: %+v, %d messages", next, n)
+			}
+			if _, list := h.do("GET", "/v1/streams/orders/jobs", "", token...); strings.Count(list, `"job":`) != 2 {
+				t.Errorf("the jobs are %s", list)
+			}
+		})
 	}
 }
 
-// TestReplay_Fails: a replay whose messages cannot be stored fails, and all requests on the job say why.
-func TestReplay_Fails(t *testing.T) {
-	t.Parallel()
-	streams := filledStreams(t, 1200, "copy")
-	_, addr := serve(t, gateway.Config{Engine: engine.Engine{Streams: replayStreams{streams}}})
-	c := client{t, addr}
-	streams.hold(true) // no commit until then
-	_, text := c.do("POST", "/v1/streams/orders/replay", `{"to_stream":"copy"}`)
-	var a replayAnswer
-	if err := json.Unmarshal([]byte(text), &a); err != nil || a.State != "running" {
-		t.Fatal(text, err)
+// unsureStreams answer some publishes with an error that does not say whether they are stored.
+type unsureStreams struct {
+	replayStreams
+	random *rand.Rand
+}
+
+func (f unsureStreams) Publish(ctx context.Context, stream string, as *engine.RequestID, messages []engine.Message, done func(engine.Place, error)) error {
+	switch f.random.IntN(1500) {
+	case 0:
+		return engine.ErrOutcomeUnknown
+	case 1:
+		return f.replayStreams.Publish(ctx, stream, as, messages, func(engine.Place, error) { done(engine.Place{}, engine.ErrOutcomeUnknown) })
 	}
-	streams.change(func() { streams.fail = engine.ErrNotFound })
-	streams.hold(false)
-	job := "/v1/streams/orders/jobs/" + a.Job
-	waitFor(t, func() bool { _, text = c.do("GET", job, ""); return strings.Contains(text, `"state":"failed"`) }, "the replay does not fail")
-	for _, method := range []string{"GET", "DELETE"} {
-		if status, text := c.do(method, job, ""); status != http.StatusOK || !strings.Contains(text, `"error":"not_found"`) {
-			t.Errorf("%s: %d %s", method, status, text)
+	return f.replayStreams.Publish(ctx, stream, as, messages, done)
+}
+
+// TestReplay_Unsure: a replay that fails again and again without knowing what is stored, and goes on where it was or before, stores each message once,
+// and in order.
+func TestReplay_Unsure(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		streams := filledStreams(t, 3000, "copy")
+		random := rand.New(rand.NewPCG(1, 1))
+		_, addr := serve(t, gateway.Config{Engine: engine.Engine{Streams: unsureStreams{replayStreams{streams}, random}}})
+		c := client{t, addr}
+		a := c.replay(`{"to_stream":"copy"}`)
+		for n := 0; a.State != "done"; n++ {
+			if n > 200 {
+				t.Fatalf("it does not end: %+v", a)
+			}
+			a = c.replay(fmt.Sprintf(`{"to_stream":"copy","after":%d,"replay":%q}`, max(0, a.After-random.Int64N(200)), a.Replay))
 		}
-	}
-	if _, list := c.do("GET", "/v1/streams/orders/jobs", ""); !strings.Contains(list, `"error":"not_found"`) {
-		t.Errorf("%s", list)
-	}
+		copies := streams.streams["copy"].messages
+		for i, m := range copies {
+			if string(m.Payload) != fmt.Sprint(i+1) {
+				t.Fatalf("position %d has %s", i+1, m.Payload)
+			}
+		}
+		if len(copies) != 3000 {
+			t.Errorf("%d copies", len(copies))
+		}
+	})
 }
 
 // TestReplay_Rights: a replay needs to read the source and to write to the target, and goes no further when a right has ended.
@@ -216,60 +273,33 @@ func TestReplay_Rights(t *testing.T) {
 	}
 }
 
-// TestReplay_EndIsRecorded: the audit log has the end of each replay, however it ended, and up to which position it has stored.
-func TestReplay_EndIsRecorded(t *testing.T) {
-	t.Parallel()
-	streams, log := filledStreams(t, 1200, "copy"), &lines{}
-	c := serveClosed(t, func(cfg *gateway.Config) {
-		cfg.Engine.Streams, cfg.Audit = replayStreams{streams}, slog.New(slog.NewJSONHandler(log, nil))
-	})
-	h := client{t, c.addr}
-	user := []string{"Authorization", "Bearer " + tokenOf(t, "u", time.Hour, "read stream:*", "publish stream:*")}
-	wantEnd := func(a replayAnswer) {
-		t.Helper()
-		waitFor(t, func() bool {
-			for _, line := range log.all(t) {
-				if line["replay"] == a.Replay && line["state"] == a.State && line["after"] == float64(a.After) {
-					return true
-				}
-			}
-			return false
-		}, fmt.Sprintf("the end of %+v is not recorded", a))
-	}
-	wantEnd(h.replay(`{"to_stream":"copy","until":700}`, user...))
-	h.replay(`{"to_stream":"copy","dry_run":true}`, user...)
-	streams.hold(true)
-	_, text := h.do("POST", "/v1/streams/orders/replay", `{"to_stream":"copy"}`, user...)
+// startReplay starts a replay of orders that does not end, because nothing is committed.
+func startReplay(t *testing.T, h client, body string, headers ...string) replayAnswer {
+	t.Helper()
 	var a replayAnswer
-	if err := json.Unmarshal([]byte(text), &a); err != nil {
+	_, text := h.do("POST", "/v1/streams/orders/replay", body, headers...)
+	if err := json.Unmarshal([]byte(text), &a); err != nil || a.State != "running" {
 		t.Fatal(text, err)
 	}
-	job := "/v1/streams/orders/jobs/" + a.Job
-	h.do("DELETE", job, "", user...)
-	streams.hold(false)
-	waitFor(t, func() bool { _, text = h.do("GET", job, "", user...); return strings.Contains(text, `"stopped"`) }, "it does not stop")
-	if err := json.Unmarshal([]byte(text), &a); err != nil {
-		t.Fatal(text, err)
+	return a
+}
+
+// TestReplay_Many: one user, who need be no administrator, does not keep others from starting jobs.
+func TestReplay_Many(t *testing.T) {
+	t.Parallel()
+	streams := filledStreams(t, 1200, "copy")
+	c := serveClosed(t, func(cfg *gateway.Config) { cfg.Engine.Streams = replayStreams{streams} })
+	h := client{t, c.addr}
+	as := func(user string) []string {
+		return []string{"Authorization", "Bearer " + tokenOf(t, user, time.Hour, "read stream:orders", "publish stream:copy")}
 	}
-	wantEnd(a)
-	streams.change(func() { streams.streams["orders"].oldest = 2 }) // it cannot be read from its beginning
-	failed := a
 	streams.hold(true)
-	_, text = h.do("POST", "/v1/streams/orders/replay", `{"to_stream":"copy","after":1}`, user...)
-	if err := json.Unmarshal([]byte(text), &failed); err != nil {
-		t.Fatal(text, err)
+	defer streams.hold(false)
+	for range 2 {
+		startReplay(t, h, `{"to_stream":"copy"}`, as("ann")...)
 	}
-	streams.change(func() { streams.streams["orders"].oldest = 1100 })
-	streams.hold(false)
-	waitFor(t, func() bool {
-		_, text = h.do("GET", "/v1/streams/orders/jobs/"+failed.Job, "", user...)
-		return strings.Contains(text, `"failed"`)
-	}, "it does not fail")
-	if err := json.Unmarshal([]byte(text), &failed); err != nil {
-		t.Fatal(text, err)
+	if status, text := h.do("POST", "/v1/streams/orders/replay", `{"to_stream":"copy"}`, as("ann")...); status != http.StatusTooManyRequests || !strings.Contains(text, "too_many_jobs") {
+		t.Errorf("a third replay of a user: %d %s", status, text)
 	}
-	wantEnd(failed)
-	if n := len(slices.DeleteFunc(log.all(t), func(line map[string]any) bool { return line["msg"] != "replay" })); n != 3 {
-		t.Errorf("%d lines, want those of three ends", n)
-	}
+	startReplay(t, h, `{"to_stream":"copy"}`, as("bob")...)
 }

@@ -2,7 +2,6 @@ package gateway_test
 
 import (
 	"log/slog"
-	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -17,17 +16,7 @@ func TestRequestID(t *testing.T) {
 	c := serveClosed(t, func(cfg *gateway.Config) { cfg.Audit = slog.New(slog.NewJSONHandler(log, nil)) })
 	ask := func(method, path, token, id string) string {
 		t.Helper()
-		r, err := http.NewRequestWithContext(t.Context(), method, "http://"+c.addr+path, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.Header.Set("X-Request-Id", id)
-		r.Header.Set("Authorization", "Bearer "+token)
-		resp, err := http.DefaultClient.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		resp.Body.Close()
+		resp, _ := client{t, c.addr}.fetch(method, path, "", "X-Request-Id", id, "Authorization", "Bearer "+token)
 		return resp.Header.Get("X-Request-Id")
 	}
 	ann := tokenOf(t, "ann", time.Hour, "admin stream:new")

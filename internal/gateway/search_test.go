@@ -30,6 +30,18 @@ func TestSearch_Matches(t *testing.T) {
 			t.Errorf("%+v: %t", one, got)
 		}
 	}
+	for _, one := range []struct { // bytes that are no UTF-8 are found as what they are
+		text, payload string
+		fold, want    bool
+	}{
+		{"\uFFFD", "\xff\xfeABC\x00\x80", false, false}, {"\uFFFD", "\xff", true, false}, {"\uFFFD", "real \uFFFD", true, true}, {"abc", "\xff\xfeABC\x00\x80", true, true},
+		{"abc", "\xff\xfeABC", false, false}, {"\x00", "\xffABC\x00\x80", false, true}, {"ÉÉ", "\xc3\xc3\xa9É", true, true},
+	} {
+		s := newSearch(one.text, one.fold, "", nil)
+		if got := s.matches(&engine.Message{Payload: []byte(one.payload)}); got != one.want {
+			t.Errorf("%+v: %t", one, got)
+		}
+	}
 	for _, payload := range []string{"", "{", "[", "\xff", `{"a"`, "7"} {
 		if s := newSearch("", false, "a", nil); s.matches(&engine.Message{Payload: []byte(payload)}) {
 			t.Errorf("%q has a value at a path", payload)

@@ -6,191 +6,29 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/tidewire/tidewire/internal/engine"
 	"github.com/tidewire/tidewire/internal/gateway"
+	"github.com/tidewire/tidewire/internal/testkit"
 	"github.com/tidewire/tidewire/websocket"
 )
 
-// serveAll serves all endpoints, with a stream orders and a queue jobs.
-func serveAll(t *testing.T) (*fakeStreams, *fakeQueues, *gateway.Server, string) {
-	t.Helper()
-	streams, queues := newFakeStreams(t, "orders"), newFakeQueues(t, "jobs")
-	server, addr := serve(t, gateway.Config{
-		Engine:     engine.Engine{Ingest: (&memory{}).source, Streams: streams, Queues: queues},
-		Sessions:   gateway.SessionConfig{MaxSubscriptions: 3},
-		MaxMessage: 256 << 10,
-	})
-	return streams, queues, server, addr
-}
-
-// wire is a client that reads one message at a time.
-type wire struct {
-	*websocket.Conn
-	t    *testing.T
-	read []string
-}
-
-func connect(t *testing.T, addr string) *wire {
-	t.Helper()
-	return &wire{Conn: dial(t, "ws://"+addr+"/ws"), t: t}
-}
-
-// next returns the next message.
-func (w *wire) next() string {
-	w.t.Helper()
-	w.SetReadDeadline(time.Now().Add(patience))
-	for len(w.read) == 0 {
-		messages, err := read(w.Conn)
-		for _, m := range messages {
-			w.read = append(w.read, untimed(m.Payload))
-		}
-		if err != nil && len(w.read) == 0 {
-			w.t.Fatalf("reading: %v", err)
-		}
-	}
-	first := w.read[0]
-	w.read = w.read[1:]
-	return first
-}
-
-// want expects exactly these messages, in this order.
-func (w *wire) want(lines ...string) {
-	w.t.Helper()
-	for _, line := range lines {
-		if got := w.next(); got != line {
-			w.t.Fatalf("got %s\nwant %s", got, line)
-		}
-	}
-}
-
-// ask sends a request and expects one answer.
-func (w *wire) ask(text, answer string) {
-	w.t.Helper()
-	send(w.t, w.Conn, text)
-	w.want(answer)
-}
-
-// silent expects no message for a while.
-func (w *wire) silent(d time.Duration) {
-	w.t.Helper()
-	w.SetReadDeadline(time.Now().Add(d))
-	messages, err := read(w.Conn)
-	if len(w.read)+len(messages) > 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
-		w.t.Fatalf("got %d messages and %v, want silence", len(w.read)+len(messages), err)
-	}
-}
-
-// code returns the code of an error with that id.
-func (w *wire) code(text string) string {
-	w.t.Helper()
-	send(w.t, w.Conn, text)
-	var got struct {
-		Type, Code, Message string
-		ID                  any
-	}
-	answer := w.next()
-	if err := json.Unmarshal([]byte(answer), &got); err != nil {
-		w.t.Fatal(err)
-	}
-	if got.ID != "x" || got.Type == "error" && got.Message == "" {
-		w.t.Errorf("%s was answered with %s", text, answer)
-	}
-	return got.Type + got.Code
-}
-
-func TestSession_WhatIsRefused(t *testing.T) {
+// TestSession_Ignored: a message without an id is not answered, whatever is wrong with it. It is counted.
+func TestSession_Ignored(t *testing.T) {
 	t.Parallel()
 	_, _, _, addr := serveAll(t)
 	c := connect(t, addr)
-	long, many := strings.Repeat("n", 129), strings.Repeat(`{"payload":""},`, 1001)
-	refused := []struct{ fields, want string }{
-		{`"no":1`, "errorunknown_type"},
-		{`"type":"Publish","payload":"p","stream":"orders"`, "errorunknown_type"},
-		{`"type":5`, "errormalformed"},
-		{`"type":"publish","stream":5,"payload":"x"`, "errormalformed"},
-		{`"type":"publish","stream":"orders"`, "errormalformed"},
-		{`"type":"publish","stream":"orders","payload":null`, "errormalformed"},
-		{`"type":"publish","stream":"orders","payload":{}`, "errormalformed"},
-		{`"type":"publish","stream":"orders","payload":"a","payload_base64":"YQ=="`, "errormalformed"},
-		{`"type":"publish","stream":"orders","payload_base64":"!"`, "errormalformed"},
-		{`"type":"publish","stream":"orders","payload":"a","headers":[]`, "errormalformed"},
-		{`"type":"publish","stream":"orders","payload":"a","headers":"x"`, "errormalformed"},
-		{`"type":"publish","stream":"orders","payload":"a","client":"p"`, "errorinvalid"},
-		{`"type":"publish","stream":"orders","payload":"a","sequence":1`, "errorinvalid"},
-		{`"type":"publish","stream":"orders","payload":"a","client":"p","sequence":-1`, "errorinvalid"},
-		{`"type":"publish","stream":"orders","payload":"a","client":5,"sequence":1`, "errormalformed"},
-		{`"type":"publish","stream":"orders","payload":"a","key":7`, "errormalformed"},
-		{`"type":"publish","stream":"orders","messages":[]`, "errormalformed"},
-		{`"type":"publish","stream":"orders","messages":[{"payload":"a"},{}]`, "errormalformed"},
-		{`"type":"publish","stream":"orders","payload":"b","messages":[{"payload":"a"}]`, "errormalformed"},
-		{`"type":"publish","stream":"orders","messages":[` + many + `{"payload":""}]`, "errortoo_many_messages"},
-		{`"type":"publish","payload":"a"`, "errorinvalid_name"},
-		{`"type":"publish","stream":"a\u0000b","payload":"a"`, "errorinvalid_name"},
-		{`"type":"publish","stream":"` + long + `","payload":"a"`, "errorinvalid_name"},
-		{`"type":"publish","stream":"nothing","payload":"a"`, "errornot_found"},
-		{`"type":"subscribe"`, "errorinvalid_name"},
-		{`"type":"subscribe","stream":"orders","subscription":"` + long + `"`, "errorinvalid_name"},
-		{`"type":"subscribe","stream":"orders","group":"` + long + `"`, "errorinvalid_name"},
-		{`"type":"subscribe","stream":"nothing"`, "errornot_found"},
-		{`"type":"subscribe","stream":"orders","after":-1`, "errorinvalid_start"},
-		{`"type":"subscribe","stream":"orders","after":1,"from":"end"`, "errorinvalid_start"},
-		{`"type":"subscribe","stream":"orders","group":"g","at":"2026-01-01T00:00:00Z"`, "errorinvalid_start"},
-		{`"type":"subscribe","stream":"orders","from":"middle"`, "errorinvalid_start"},
-		{`"type":"subscribe","stream":"orders","after":1.5`, "errormalformed"},
-		{`"type":"subscribe","stream":"orders","at":"yesterday"`, "errormalformed"},
-		{`"type":"subscribe","stream":"orders","credits":-1`, "errorinvalid_credits"},
-		{`"type":"subscribe","stream":"orders","credits":1073741825`, "errorinvalid_credits"},
-		{`"type":"unsubscribe","stream":"orders"`, "errornot_subscribed"},
-		{`"type":"unsubscribe"`, "errornot_subscribed"},
-		{`"type":"credit","n":1`, "errormalformed"},
-		{`"type":"credit","n":1,"queue":"jobs","subscription":"orders"`, "errormalformed"},
-		{`"type":"credit","n":1,"queue":"jobs"`, "errornot_consuming"},
-		{`"type":"credit","n":1,"subscription":"orders"`, "errornot_subscribed"},
-		{`"type":"commit","stream":"orders","group":"g"`, "errormalformed"},
-		{`"type":"commit","stream":"orders","group":"g","position":-1`, "errormalformed"},
-		{`"type":"commit","stream":"orders","position":1`, "errorinvalid_name"},
-		{`"type":"commit","stream":"nothing","group":"g","position":1`, "errornot_found"},
-		{`"type":"enqueue","queue":"jobs"`, "errormalformed"},
-		{`"type":"enqueue","payload":""`, "errorinvalid_name"},
-		{`"type":"enqueue","queue":"jobs","payload":"","delay_ms":-1`, "errorinvalid_duration"},
-		{`"type":"enqueue","queue":"jobs","payload":"","delay_ms":86400001`, "errorinvalid_duration"},
-		{`"type":"enqueue","queue":"nothing","payload":""`, "errornot_found"},
-		{`"type":"enqueue","queue":"jobs","payload":"","unique_key":"k"`, "errorinvalid_duration"},
-		{`"type":"enqueue","queue":"jobs","payload":"","unique_key":"k","unique_ms":999`, "errorinvalid_duration"},
-		{`"type":"enqueue","queue":"jobs","payload":"","unique_key":"k","unique_ms":600001`, "errorinvalid_duration"},
-		{`"type":"enqueue","queue":"jobs","messages":[{"payload":""}],"unique_key":"k","unique_ms":1000`, "errorinvalid"},
-		{`"type":"consume"`, "errorinvalid_name"},
-		{`"type":"consume","queue":"nothing"`, "errornot_found"},
-		{`"type":"consume","queue":"jobs","credits":10001`, "errorinvalid_credits"},
-		{`"type":"consume","queue":"jobs","credits":-1`, "errorinvalid_credits"},
-		{`"type":"cancel","queue":"jobs"`, "errornot_consuming"},
-		{`"type":"ack","queue":"jobs","delivery":"t"`, "errornot_consuming"},
-		{`"type":"ack","queue":"jobs"`, "errormalformed"},
-		{`"type":"ack","queue":"jobs","deliveries":[]`, "errormalformed"},
-		{`"type":"ack","queue":"jobs","deliveries":["a"],"delivery":"b"`, "errormalformed"},
-		{`"type":"ack","queue":"jobs","deliveries":[` + strings.Repeat(`"",`, 1000) + `""]`, "errortoo_many_messages"},
-		{`"type":"nack","queue":"jobs","delivery":"t","delay_ms":-5`, "errorinvalid_duration"},
-		{`"type":"nack","queue":"jobs","delivery":"t","reason":"` + strings.Repeat("r", 1025) + `"`, "errorinvalid"},
-		{`"type":"extend","queue":"jobs","delivery":"t"`, "errorinvalid_duration"},
-		{`"type":"join","user":"` + long + `"`, "errorname_too_long"}, // the chat's own
-	}
-	for _, one := range refused {
-		if got := c.code(`{"id":"x",` + one.fields + `}`); got != one.want {
-			t.Errorf("%.90s: %s, want %s", one.fields, got, one.want)
-		}
-	}
 	for _, text := range []string{``, `null`, `[]`, `{`, `"publish"`, `{"type":"what"}`, `{"type":"publish","stream":"orders"}`, `{"id":[],"type":"ping"}`} {
-		send(t, c.Conn, text)
+		send(t, c.socket, text)
 	}
 	c.Queue(websocket.OpBinary, []byte("{\"type\":\"publish\",\"stream\":\"orders\",\"payload\":\"\xff\"}"))
-	c.ask(`{"type":"ping","ts":1}`, `{"ts":1,"type":"pong"}`) // and no answer to any of these
-	waitMetric(t, addr, fmt.Sprintf("tidewire_ws_ignored_total %d", len(refused)-1+8))
-	waitMetric(t, addr, "tidewire_chat_ignored_total 2")
+	c.pong()
+	waitMetric(t, addr, "tidewire_ws_ignored_total 8")
+	waitMetric(t, addr, "tidewire_chat_ignored_total 1")
 }
 
 func TestSession_NotServed(t *testing.T) {
@@ -198,35 +36,59 @@ func TestSession_NotServed(t *testing.T) {
 	_, addr := serve(t, gateway.Config{Engine: engine.Engine{Ingest: (&memory{}).source}})
 	c := connect(t, addr)
 	for _, fields := range []string{
-		`"type":"publish","stream":"orders","payload":"x"`, `"type":"subscribe","stream":"orders"`,
-		`"type":"commit","stream":"orders","group":"g","position":1`, `"type":"enqueue","queue":"jobs","payload":"x"`,
-		`"type":"consume","queue":"jobs"`, `"type":"ack","queue":"jobs","delivery":"x"`,
+		`"type":"publish","stream":"orders","payload":"x"`, `"type":"subscribe","stream":"orders"`, `"type":"commit","stream":"orders","group":"g","position":1`,
+		`"type":"enqueue","queue":"jobs","payload":"x"`, `"type":"consume","queue":"jobs"`, `"type":"ack","queue":"jobs","delivery":"x"`,
+		`"type":"append"`, `"type":"query"`, `"type":"project"`, `"type":"subscribe","query":{},"subscription":"s"`,
 	} {
-		if got := c.code(`{"id":"x",` + fields + `}`); got != "errornot_served" {
+		if got := c.code(`{"id":"x",` + fields + `}`); got != "not_served" {
 			t.Errorf("%s: %s", fields, got)
 		}
+	}
+	for _, request := range []string{
+		"GET /v1/streams", "POST /v1/streams/s", "GET /v1/streams/s", "DELETE /v1/streams/s", "POST /v1/streams/s/messages", "GET /v1/streams/s/messages", "POST /v1/streams/s/groups/g/commit",
+		"GET /v1/queues", "POST /v1/queues/q", "GET /v1/queues/q", "DELETE /v1/queues/q", "POST /v1/queues/q/messages", "POST /v1/queues/q/receive", "POST /v1/queues/q/ack", "GET /v1/events",
+		"POST /v1/queues/q/nack", "POST /v1/queues/q/extend", "GET /v1/bench", "GET /v1/bench/compare?before=a&after=b", "GET /v1/bench/run", "GET /v1/schedules", "GET /v1/rooms/a/chats",
+	} {
+		method, path, _ := strings.Cut(request, " ")
+		if path == "/v1/rooms/a/chats" {
+			client{t, addr}.refused(method, path, "", 400, "room_not_stored")
+			continue
+		}
+		client{t, addr}.refused(method, path, "", 404, "not_served")
 	}
 }
 
 func TestPublish_AnswersComeAfterTheCommit(t *testing.T) {
-	t.Parallel()
-	streams, _, _, addr := serveAll(t)
-	c := connect(t, addr)
-	streams.hold(true)
-	send(t, c.Conn, `{"type":"publish","id":1,"stream":"orders","payload":"é\n","key":"k","headers":{"a":[1]}}`,
-		`{"type":"publish","stream":"orders","payload":""}`,
-		`{"type":"publish","id":"two","stream":"orders","messages":[{"payload":"a","key":"q"},{"payload_base64":"/w=="}]}`)
-	c.ask(`{"type":"ping","ts":1}`, `{"ts":1,"type":"pong"}`)
-	c.silent(30 * time.Millisecond)
-	streams.hold(false)
-	c.want(`{"type":"ok","id":1,"position":1}`, `{"type":"ok","id":"two","position":3,"count":2}`)
-	waitMetric(t, addr, "tidewire_stored_messages_total 4")
-	c.ask(`{"type":"subscribe","id":2,"stream":"orders","from":"start"}`, `{"type":"ok","id":2,"position":0}`)
-	c.want(
-		`{"type":"message","stream":"orders","subscription":"orders","position":1,"key":"k","headers":{"a":[1]},"time":"1970-01-01T00:16:40Z","payload":"é\n"}`,
-		`{"type":"message","stream":"orders","subscription":"orders","position":2,"time":"1970-01-01T00:16:41Z","payload":""}`,
-		`{"type":"message","stream":"orders","subscription":"orders","position":3,"key":"q","time":"1970-01-01T00:16:42Z","payload":"a"}`,
-		`{"type":"message","stream":"orders","subscription":"orders","position":4,"time":"1970-01-01T00:16:43Z","payload_base64":"/w=="}`)
+	inBubble(t, func(t *testing.T) {
+		streams, _, _, addr := serveAll(t)
+		c := connect(t, addr)
+		streams.hold(true)
+		send(t, c.socket, `{"type":"publish","id":1,"stream":"orders","payload":"é\n","key":"k","headers":{"a":[1]}}`,
+			`{"type":"publish","stream":"orders","payload":""}`,
+			`{"type":"publish","id":"two","stream":"orders","messages":[{"payload":"a","key":"q"},{"payload_base64":"/w=="}]}`)
+		c.pong()
+		c.silent(time.Second)
+		streams.hold(false)
+		c.want(`{"type":"ok","id":1,"position":1}`, `{"type":"ok","id":"two","position":3,"count":2}`)
+		waitMetric(t, addr, "tidewire_stored_messages_total 4")
+		c.ask(`{"type":"subscribe","id":2,"stream":"orders","from":"start"}`, `{"type":"ok","id":2,"position":0}`)
+		c.want(
+			`{"type":"message","stream":"orders","subscription":"orders","position":1,"key":"k","headers":{"a":[1]},"time":"1970-01-01T00:16:40Z","payload":"é\n"}`,
+			`{"type":"message","stream":"orders","subscription":"orders","position":2,"time":"1970-01-01T00:16:41Z","payload":""}`,
+			`{"type":"message","stream":"orders","subscription":"orders","position":3,"key":"q","time":"1970-01-01T00:16:42Z","payload":"a"}`,
+			`{"type":"message","stream":"orders","subscription":"orders","position":4,"time":"1970-01-01T00:16:43Z","payload_base64":"/w=="}`)
+		streams.hold(true)
+		send(t, c.socket, `{"type":"commit","id":1,"stream":"orders","group":"g","position":4}`)
+		c.silent(time.Second)
+		streams.hold(false)
+		c.want(`{"type":"ok","id":1,"position":4}`)
+		c.ask(`{"type":"commit","id":2,"stream":"orders","group":"g","position":3}`, `{"type":"ok","id":2,"position":4}`)
+		send(t, c.socket, `{"type":"commit","stream":"orders","group":"g","position":9}`)
+		c.pong()
+		if offset := locked(streams, func() int64 { return streams.streams["orders"].groups["g"] }); offset != 9 {
+			t.Errorf("the offset is %d, want 9", offset)
+		}
+	})
 }
 
 func TestPublish_ErrorsAreTold(t *testing.T) {
@@ -234,16 +96,15 @@ func TestPublish_ErrorsAreTold(t *testing.T) {
 	streams, _, _, addr := serveAll(t)
 	c := connect(t, addr)
 	for err, want := range map[error]string{
-		errors.New("disk full"):                                       "errornot_stored",
-		fmt.Errorf("key: %w", engine.ErrInvalid):                      "errorinvalid",
-		fmt.Errorf("%w: %w", engine.ErrOutcomeUnknown, net.ErrClosed): "erroroutcome_unknown",
+		errors.New("disk full"):                                       "not_stored",
+		fmt.Errorf("key: %w", engine.ErrInvalid):                      "invalid",
+		fmt.Errorf("%w: %w", engine.ErrOutcomeUnknown, net.ErrClosed): "outcome_unknown",
 	} {
 		streams.change(func() { streams.fail = err })
-		if got := c.code(`{"type":"publish","id":"x","stream":"orders","payload":"a"}`); got != want {
-			t.Errorf("%v: %s, want %s", err, got, want)
-		}
-		if got := c.code(`{"type":"commit","id":"x","stream":"orders","group":"g","position":1}`); got != want {
-			t.Errorf("commit, %v: %s, want %s", err, got, want)
+		for _, request := range []string{`"type":"publish","payload":"a"`, `"type":"commit","group":"g","position":1`} {
+			if got := c.code(`{"id":"x","stream":"orders",` + request + `}`); got != want {
+				t.Errorf("%s, %v: %s, want %s", request, err, got, want)
+			}
 		}
 	}
 }
@@ -252,69 +113,61 @@ func TestSession_TooLargeIsClosed(t *testing.T) {
 	t.Parallel()
 	_, _, _, addr := serveAll(t)
 	c := connect(t, addr)
-	send(t, c.Conn, `{"type":"publish","stream":"orders","payload":"`+strings.Repeat("x", 256<<10)+`"}`)
-	if _, err := read(c); !isClose(err, websocket.StatusTooBig) {
-		t.Errorf("ended with %v, want a Close frame with 1009", err)
+	send(t, c.socket, `{"type":"publish","stream":"orders","payload":"`+strings.Repeat("x", 256<<10)+`"}`)
+	if got := closeOf(t, c); got != websocket.StatusTooBig {
+		t.Errorf("closed with %d, want 1009", got)
 	}
 }
 
-// TestSession_CloseComesAfterTheAnswers: the Close frame comes after the
-// answers, regardless of which side closes.
+// TestSession_CloseComesAfterTheAnswers: the Close frame comes after the answers, regardless of which side closes.
 func TestSession_CloseComesAfterTheAnswers(t *testing.T) {
-	t.Parallel()
-	for name, end := range map[string]func(*wire, *gateway.Server) websocket.StatusCode{
-		"client": func(c *wire, _ *gateway.Server) websocket.StatusCode {
-			c.StartClose(websocket.StatusNormal, "")
-			return websocket.StatusNormal
-		},
-		"server": func(_ *wire, s *gateway.Server) websocket.StatusCode {
-			go s.Shutdown(context.Background())
-			return websocket.StatusGoingAway
-		},
-	} {
+	for name, code := range map[string]websocket.StatusCode{"client": websocket.StatusNormal, "server": websocket.StatusGoingAway, "a publish alone": websocket.StatusNormal} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			streams, queues, server, addr := serveAll(t)
-			c := connect(t, addr)
-			c.ask(`{"type":"subscribe","id":0,"stream":"orders"}`, `{"type":"ok","id":0,"position":0}`)
-			c.ask(`{"type":"enqueue","id":0,"queue":"jobs","payload":"job"}`, `{"type":"ok","id":0,"position":1}`)
-			c.ask(`{"type":"consume","id":0,"queue":"jobs"}`, `{"type":"ok","id":0}`)
-			token := c.delivery().Delivery
-			streams.hold(true)
-			queues.hold(true)
-			send(t, c.Conn, `{"type":"publish","id":1,"stream":"orders","payload":"x"}`,
-				`{"type":"commit","id":2,"stream":"orders","group":"g","position":1}`,
-				`{"type":"enqueue","id":3,"queue":"jobs","payload":"x"}`,
-				fmt.Sprintf(`{"type":"ack","id":4,"queue":"jobs","delivery":%q}`, token))
-			c.ask(`{"type":"ping","ts":1}`, `{"ts":1,"type":"pong"}`)
-			code := end(c, server)
-			time.AfterFunc(20*time.Millisecond, func() { streams.hold(false); queues.hold(false) })
-			ids := make(map[string]bool)
-			var err error
-			for err == nil {
-				var messages []websocket.Message
-				messages, err = read(c)
-				for _, m := range messages {
+			inBubble(t, func(t *testing.T) {
+				streams, queues, server, addr := serveAll(t)
+				c := connect(t, addr)
+				c.ask(`{"type":"subscribe","id":0,"stream":"orders"}`, `{"type":"ok","id":0,"position":0}`)
+				c.ask(`{"type":"enqueue","id":0,"queue":"jobs","payload":"job"}`, `{"type":"ok","id":0,"position":1}`)
+				c.ask(`{"type":"consume","id":0,"queue":"jobs"}`, `{"type":"ok","id":0}`)
+				requests := []string{
+					`{"type":"publish","id":1,"stream":"orders","payload":"x"}`, `{"type":"commit","id":2,"stream":"orders","group":"g","position":1}`,
+					`{"type":"enqueue","id":3,"queue":"jobs","payload":"x"}`, fmt.Sprintf(`{"type":"ack","id":4,"queue":"jobs","delivery":%q}`, c.delivery().Delivery),
+				}
+				if name == "a publish alone" {
+					requests = requests[:1]
+				}
+				streams.hold(true)
+				queues.hold(true)
+				send(t, c.socket, requests...)
+				c.pong()
+				if name == "server" {
+					go server.Shutdown(context.Background())
+				} else {
+					c.StartClose(websocket.StatusNormal, "")
+				}
+				time.AfterFunc(time.Second, func() { streams.hold(false); queues.hold(false) })
+				ids := make(map[int]bool)
+				all, err := endOf(c)
+				for _, text := range all {
 					var got struct {
 						Type string
 						ID   int
 					}
-					if json.Unmarshal(m.Payload, &got); got.Type == "ok" {
-						ids[fmt.Sprint(got.ID)] = true
+					if json.Unmarshal([]byte(text), &got); got.Type == "ok" {
+						ids[got.ID] = true
 					} else if got.Type == "error" {
-						t.Errorf("got %s", m.Payload)
+						t.Errorf("got %s", text)
 					}
 				}
-			}
-			if len(ids) != 4 || !isClose(err, code) {
-				t.Errorf("answers %v, then %v; want four and %d", ids, err, code)
-			}
+				if len(ids) != len(requests) || !isClose(err, code) {
+					t.Errorf("answers %v, then %v; want %d and %d", ids, err, len(requests), code)
+				}
+			})
 		})
 	}
 }
 
-// TestSession_PublishAgain: a publish with a client and a sequence can be
-// repeated.
+// TestSession_PublishAgain: a publish with a client and a sequence can be repeated.
 func TestSession_PublishAgain(t *testing.T) {
 	t.Parallel()
 	_, _, _, addr := serveAll(t)
@@ -327,41 +180,9 @@ func TestSession_PublishAgain(t *testing.T) {
 	c.ask(`{"type":"publish","id":4,"stream":"orders",`+three+`}`, `{"type":"ok","id":4,"position":3,"count":3}`)
 	c.ask(`{"type":"publish","id":5,"stream":"orders",`+one+`}`, `{"type":"ok","id":5,"position":3,"count":3,"duplicate":true}`)
 	c.ask(`{"type":"publish","id":6,"stream":"orders","payload":"b","client":"p","sequence":9}`, `{"type":"ok","id":6,"position":3,"count":3,"duplicate":true}`)
-	client{t, addr}.want("POST", "/v1/streams/orders/messages", `{`+one+`}`, 200, `{"position":3,"count":3,"duplicate":true}`)
-	client{t, addr}.refused("POST", "/v1/streams/orders/messages", `{"payload":"a","sequence":8}`, 400, "invalid")
 }
 
-// TestSession_CloseComesAfterAPublish: the Close frame comes after the answer to a publish, also if
-// no other answer is pending.
-func TestSession_CloseComesAfterAPublish(t *testing.T) {
-	t.Parallel()
-	streams, _, _, addr := serveAll(t)
-	c := connect(t, addr)
-	streams.hold(true)
-	send(t, c.Conn, `{"type":"publish","id":1,"stream":"orders","payload":"x"}`)
-	c.StartClose(websocket.StatusNormal, "")
-	time.AfterFunc(30*time.Millisecond, func() { streams.hold(false) })
-	c.want(`{"type":"ok","id":1,"position":1}`)
-}
-
-func TestSession_StopDoesNotWaitForEver(t *testing.T) {
-	t.Parallel()
-	streams, queues, server, addr := serveAll(t)
-	c := connect(t, addr)
-	streams.hold(true)
-	queues.hold(true)
-	send(t, c.Conn, `{"type":"publish","id":1,"stream":"orders","payload":"x"}`, `{"type":"commit","id":2,"stream":"orders","group":"g","position":1}`)
-	c.ask(`{"type":"ping","ts":1}`, `{"ts":1,"type":"pong"}`)
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	if err := server.Shutdown(ctx); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("the stop returned %v", err)
-	}
-	streams.hold(false) // answers nobody
-}
-
-// TestSession_Chats: /ws accepts the messages of /ws/chat, and leaving all
-// rooms does not close the connection.
+// TestSession_Chats: /ws accepts the messages of /ws/chat, and leaving all rooms does not close the connection.
 func TestSession_Chats(t *testing.T) {
 	t.Parallel()
 	_, _, _, addr := serveAll(t)
@@ -374,4 +195,117 @@ func TestSession_Chats(t *testing.T) {
 	bob.want(strings.Replace(odd, `,"id":2`, "", 1))
 	alice.ask(`{"type":"leave","id":3}`, `{"id":3,"type":"ok"}`)
 	alice.ask(`{"type":"publish","id":4,"stream":"orders","payload":"x"}`, `{"type":"ok","id":4,"position":1}`)
+}
+
+// heldEvents answers queries when the test allows it.
+type heldEvents struct {
+	*fakeEvents
+	let                chan struct{}
+	asked, now, atOnce atomic.Int64
+}
+
+func (h *heldEvents) Query(ctx context.Context, store string, q engine.EventQuery, r engine.EventRange) ([]engine.Event, error) {
+	h.asked.Add(1)
+	h.atOnce.Store(max(h.atOnce.Load(), h.now.Add(1)))
+	defer h.now.Add(-1)
+	<-h.let
+	return h.fakeEvents.Query(ctx, store, q, r)
+}
+
+// holdEvents serves events with one event of 200 KiB.
+func holdEvents(t *testing.T) (*heldEvents, *gateway.Server, string) {
+	data := []byte(`"` + strings.Repeat("x", 200<<10) + `"`)
+	events := &heldEvents{fakeEvents: newFakeEvents(), let: make(chan struct{})}
+	events.events = []engine.Event{{Position: 1, Type: "T", Data: data, JSON: true}}
+	server, addr := serve(t, gateway.Config{Engine: engine.Engine{Ingest: (&memory{}).source, Events: events}})
+	return events, server, addr
+}
+
+// TestSession_ManyLargeAnswers sends more requests than may run at a time: nothing is read until a slot is free, including pongs, and the
+// answers that hold the slots do not wait for pongs.
+func TestSession_ManyLargeAnswers(t *testing.T) {
+	t.Parallel()
+	const atATime, more = 64, 3
+	events, _, addr := holdEvents(t)
+	c := connect(t, addr)
+	for range atATime + more {
+		send(t, c.socket, `{"type":"query","id":1}`)
+	}
+	testkit.Eventually(t, "two queries are asked", func() bool { return events.asked.Load() == 2 })
+	close(events.let)
+	for range atATime + more {
+		c.next()
+	}
+	if most := events.atOnce.Load(); most > 2 {
+		t.Errorf("%d queries of a connection were answered at a time, want at most 2", most)
+	}
+}
+
+// TestSession_LargeAnswersAtTheEnd: the server stops while more answer bytes are pending than may be unacknowledged. Nothing is read any
+// more, including pongs, and the answers are still sent.
+func TestSession_LargeAnswersAtTheEnd(t *testing.T) {
+	t.Parallel()
+	events, server, addr := holdEvents(t)
+	c := connect(t, addr)
+	send(t, c.socket, `{"type":"query","id":1}`, `{"type":"query","id":1}`)
+	testkit.Eventually(t, "both are asked", func() bool { return events.asked.Load() == 2 })
+	stopped := shutdown(t, server)
+	stopping(t, addr)
+	close(events.let)
+	if all, err := endOf(c); len(all) != 2 || !isClose(err, websocket.StatusGoingAway) {
+		t.Errorf("%d of 2 answers, and then %v", len(all), err)
+	}
+	c.Close(websocket.StatusGoingAway, "")
+	stopped()
+}
+
+// TestSession_QueriesWithoutClient: a client disconnects while its queries wait. They are not started, since nobody receives the answers.
+func TestSession_QueriesWithoutClient(t *testing.T) {
+	t.Parallel()
+	events, _, addr := holdEvents(t)
+	c := connect(t, addr)
+	send(t, c.socket, `{"type":"join","room":"r"}`)
+	for range 12 {
+		send(t, c.socket, `{"type":"query","id":1}`)
+	}
+	testkit.Eventually(t, "two queries are asked", func() bool { return events.asked.Load() == 2 })
+	waitMetric(t, addr, "tidewire_chat_rooms 1")
+	c.Abort()
+	waitMetric(t, addr, "tidewire_chat_rooms 0") // the server has noticed the disconnect
+	close(events.let)
+	waitMetric(t, addr, "tidewire_connections 0")
+	if n := events.asked.Load(); n != 2 {
+		t.Errorf("%d queries were begun for a client that has gone", n-2)
+	}
+}
+
+// lateUnique is told of the first message of a key when the test allows it.
+type lateUnique struct {
+	*fakeQueues
+	let chan struct{}
+}
+
+func (l lateUnique) Enqueue(ctx context.Context, queue string, as *engine.RequestID, messages []engine.Message, opts engine.EnqueueOptions, done func(engine.Place, error)) error {
+	if string(messages[0].Payload) == "0" {
+		<-l.let
+	}
+	return l.fakeQueues.Enqueue(ctx, queue, as, messages, opts, done)
+}
+
+// TestEnqueue_TheFirstOfAKeyIsStored: the first message of a key is stored, and later ones of the connection are duplicates.
+func TestEnqueue_TheFirstOfAKeyIsStored(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		queues := lateUnique{newFakeQueues(t, "jobs"), make(chan struct{})}
+		_, addr := serve(t, gateway.Config{Engine: engine.Engine{Queues: queues}})
+		c := connect(t, addr)
+		for n := range 5 {
+			send(t, c.socket, fmt.Sprintf(`{"type":"enqueue","queue":"jobs","payload":"%d","unique_key":"k","unique_ms":60000,"id":%d}`, n, n))
+		}
+		c.silent(time.Second)
+		close(queues.let)
+		c.want(`{"type":"ok","id":0,"position":1}`)
+		for n := 1; n < 5; n++ {
+			c.want(fmt.Sprintf(`{"type":"ok","id":%d,"position":1,"duplicate":true}`, n))
+		}
+	})
 }

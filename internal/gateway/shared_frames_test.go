@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"bytes"
-	"fmt"
 	"math/rand/v2"
 	"testing"
 
@@ -75,25 +74,5 @@ func TestSharedFrames(t *testing.T) {
 		if both < 100 {
 			t.Errorf("seed %d: only %d pages were shared", seed, both)
 		}
-	}
-}
-
-func TestSharedSet_Bounded(t *testing.T) {
-	t.Parallel()
-	var set sharedSet
-	var entered []*sharedFrames
-	key := func(n int) sharedKey { return sharedKey{stream: fmt.Sprint(n)} }
-	for n := range maxShared + 5 {
-		entered = append(entered, set.enter(key(n)))
-	}
-	if again := set.enter(key(0)); entered[maxShared-1] == nil || entered[maxShared] != nil || again != entered[0] || again.users.Load() != 2 {
-		t.Errorf("got %v", entered)
-	}
-	set.leave(key(0), entered[0])
-	for n, f := range entered {
-		set.leave(key(n), f)
-	}
-	if len(set.all) > 0 {
-		t.Errorf("%d are left", len(set.all))
 	}
 }

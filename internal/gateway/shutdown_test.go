@@ -1,120 +1,127 @@
 package gateway_test
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
+	"fmt"
 	"maps"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/tidewire/tidewire/internal/engine"
-	"github.com/tidewire/tidewire/internal/gateway"
+	"github.com/tidewire/tidewire/internal/testkit"
 	"github.com/tidewire/tidewire/websocket"
 )
 
-// answersThenClose reads to the end, and returns the codes of errors by their ids.
-func answersThenClose(t *testing.T, c *websocket.Conn) (map[string]string, error) {
-	t.Helper()
-	c.SetReadDeadline(time.Now().Add(patience))
-	codes := make(map[string]string)
-	for {
-		messages, err := read(c)
-		for _, m := range messages {
+// TestShutdown_RequestsAreAnswered: requests that the stores gave up, or that wait for a store when the server gives up, are answered before the
+// Close frame.
+func TestShutdown_RequestsAreAnswered(t *testing.T) {
+	t.Parallel()
+	for name, requests := range map[string][]string{
+		"stores":     {`{"type":"publish","id":1,"stream":"orders","payload":"x"}`, `{"type":"commit","id":2,"stream":"orders","group":"g","position":1}`, `{"type":"publish","id":3,"stream":"orders","payload":"x"}`},
+		"the server": {`{"type":"commit","id":1,"stream":"orders","group":"g","position":1}`, `{"type":"commit","id":2,"stream":"orders","group":"g","position":1}`},
+	} {
+		streams, _, server, addr := serveAll(t)
+		c := connect(t, addr)
+		streams.hold(true)
+		t.Cleanup(func() { streams.hold(false) })
+		send(t, c.socket, requests...)
+		c.pong()
+		stopped := shutdown(t, server)
+		stopping(t, addr)
+		if name == "stores" {
+			streams.change(func() { streams.fail = engine.ErrOutcomeUnknown })
+			streams.hold(false)
+		} else {
+			server.GiveUp()
+		}
+		codes, want := make(map[int]string), make(map[int]string)
+		all, err := endOf(c)
+		for i := range requests {
+			want[i+1] = "outcome_unknown"
+		}
+		for _, text := range all {
 			var a struct {
 				ID   int
 				Code string
 			}
-			if json.Unmarshal(m.Payload, &a) != nil {
-				t.Errorf("got %s", m.Payload)
-			}
-			codes[strconv.Itoa(a.ID)] = a.Code
+			json.Unmarshal([]byte(text), &a)
+			codes[a.ID] = a.Code
 		}
-		if err != nil {
-			var closed *websocket.CloseError
-			if errors.As(err, &closed) {
-				c.Close(closed.Code, "")
-			}
-			return codes, err
+		if !maps.Equal(codes, want) || !isClose(err, websocket.StatusGoingAway) {
+			t.Errorf("%s: answers %v, then %v", name, codes, err)
 		}
+		c.Close(websocket.StatusGoingAway, "")
+		stopped()
 	}
 }
 
-// TestShutdown_StoresHaveGivenUp: requests that the stores gave up are answered
-// before the Close frame.
-func TestShutdown_StoresHaveGivenUp(t *testing.T) {
-	t.Parallel()
-	streams, _, server, addr := serveAll(t)
-	c := connect(t, addr)
-	streams.hold(true)
-	send(t, c.Conn, `{"type":"publish","id":1,"stream":"orders","payload":"x"}`, `{"type":"commit","id":2,"stream":"orders","group":"g","position":1}`,
-		`{"type":"publish","id":3,"stream":"orders","payload":"x"}`)
-	c.ask(`{"type":"ping","ts":1}`, `{"ts":1,"type":"pong"}`)
-	stopped := make(chan error, 1)
-	go func() { stopped <- server.Shutdown(context.Background()) }()
-	waitFor(t, func() bool { status, _ := client{t, addr}.do("GET", "/v1/streams", ""); return status == 503 }, "the stop does not begin")
-	streams.change(func() { streams.fail = engine.ErrOutcomeUnknown })
-	streams.hold(false)
-	codes, err := answersThenClose(t, c.Conn)
-	if want := map[string]string{"1": "outcome_unknown", "2": "outcome_unknown", "3": "outcome_unknown"}; !maps.Equal(codes, want) || !isClose(err, websocket.StatusGoingAway) {
-		t.Errorf("answers %v, then %v", codes, err)
-	}
-	if err := <-stopped; err != nil {
-		t.Error(err)
-	}
+// TestDrain: connections are closed one after another, each is told when to come back, requests are answered meanwhile, and no new
+// connection is let in.
+func TestDrain(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		_, _, server, addr := serveAll(t)
+		const clients = 10
+		ended := make(chan error, clients)
+		for range clients {
+			w := connect(t, addr)
+			w.ask(`{"id":1,"type":"join","room":"a"}`, `{"id":1,"type":"ok"}`)
+			go func() {
+				_, err := w.Read()
+				w.StartClose(websocket.StatusGoingAway, "")
+				ended <- err
+			}()
+		}
+		began := time.Now()
+		done := make(chan struct{})
+		go func() { server.Drain(t.Context(), 10*time.Second); close(done) }()
+		stopping(t, addr)
+		c := client{t, addr}
+		status, body := c.do("GET", "/ws", "", "Connection", "Upgrade", "Upgrade", "websocket", "Sec-WebSocket-Version", "13", "Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ==")
+		if status != 503 || !strings.Contains(body, `"code":"stopping"`) || !strings.Contains(body, `"retryable":true,"retry_after_ms":`) {
+			t.Errorf("a new connection: %d %s", status, body)
+		}
+		if status, _ := c.do("GET", "/v1/streams", ""); status != 200 {
+			t.Errorf("a request during the drain: %d", status)
+		}
+		for n := range clients {
+			err := <-ended
+			var ms int
+			if _, scan := fmt.Sscanf(err.Error(), "websocket: peer closed with 1001: the server is shutting down; retry_after_ms=%d", &ms); !isClose(err, websocket.StatusGoingAway) || scan != nil || ms >= 1000 {
+				t.Errorf("closed with %v (%v)", err, scan)
+			}
+			if took := time.Since(began); took < time.Duration(n)*time.Second || took > time.Duration(n)*time.Second+500*time.Millisecond {
+				t.Errorf("connection %d is closed after %v", n, took)
+			}
+		}
+		<-done
+	})
 }
 
-// TestShutdown_WaitsAreGivenUp: requests that wait for a store in a goroutine are
-// answered, and the connection ends with a closing handshake.
-func TestShutdown_WaitsAreGivenUp(t *testing.T) {
-	t.Parallel()
-	streams, _, server, addr := serveAll(t)
-	c := connect(t, addr)
-	streams.hold(true)
-	t.Cleanup(func() { streams.hold(false) })
-	send(t, c.Conn, `{"type":"commit","id":1,"stream":"orders","group":"g","position":1}`, `{"type":"commit","id":2,"stream":"orders","group":"g","position":1}`)
-	c.ask(`{"type":"ping","ts":1}`, `{"ts":1,"type":"pong"}`)
-	stopped := make(chan error, 1)
-	go func() { stopped <- server.Shutdown(context.Background()) }()
-	waitFor(t, func() bool { status, _ := client{t, addr}.do("GET", "/v1/streams", ""); return status == 503 }, "the stop does not begin")
-	server.GiveUp()
-	codes, err := answersThenClose(t, c.Conn)
-	if want := map[string]string{"1": "outcome_unknown", "2": "outcome_unknown"}; !maps.Equal(codes, want) || !isClose(err, websocket.StatusGoingAway) {
-		t.Errorf("answers %v, then %v", codes, err)
-	}
-	if err := <-stopped; err != nil {
-		t.Error(err)
-	}
-}
-
-// lastRead is a reader whose server gives up as it answers.
-type lastRead struct {
-	engine.Streams
-	giveUp func()
-}
-
-func (r *lastRead) Read(ctx context.Context, stream string, key *string, after int64, limit int) ([]engine.Message, error) {
-	messages, err := r.Streams.Read(ctx, stream, key, after, limit)
-	r.giveUp()
-	<-ctx.Done()
-	return messages, err
-}
-
-// TestShutdown_PageIsGivenUp: a stop does not wait until a page is encoded as
-// JSON.
-func TestShutdown_PageIsGivenUp(t *testing.T) {
-	t.Parallel()
-	streams := newFakeStreams(t, "orders")
-	reader := &lastRead{Streams: streams}
-	server, addr := serve(t, gateway.Config{Engine: engine.Engine{Streams: reader}})
-	reader.giveUp = server.GiveUp
-	c := client{t, addr}
-	if status, text := c.do("POST", "/v1/streams/orders/messages", `{"payload":"x"}`); status != 200 {
-		t.Fatalf("publish: %d %s", status, text)
-	}
-	if status, text := c.do("GET", "/v1/streams/orders/messages", ""); status != 503 || !strings.Contains(text, "stopping") {
-		t.Errorf("a read that was given up: %d %s", status, text)
-	}
+// TestDrain_Waits: a drain has its whole time for a client whose answer is not there yet when its turn comes.
+func TestDrain_Waits(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		streams, _, server, addr := serveAll(t)
+		streams.hold(true)
+		w := connect(t, addr)
+		send(t, w.socket, `{"id":1,"type":"publish","stream":"orders","payload":"x"}`)
+		testkit.Eventually(t, "it is published", streams.waits)
+		done := make(chan struct{})
+		go func() { server.Drain(t.Context(), time.Minute); close(done) }()
+		time.Sleep(59 * time.Second)
+		select {
+		case <-done:
+			t.Error("the drain has ended before its connection")
+		default:
+		}
+		streams.hold(false)
+		if answer := w.next(); !strings.HasPrefix(answer, `{"type":"ok","id":1,`) {
+			t.Errorf("got %s", answer)
+		}
+		if got := closeOf(t, w); got != websocket.StatusGoingAway {
+			t.Errorf("closed with %d", got)
+		}
+		w.StartClose(websocket.StatusGoingAway, "")
+		<-done
+	})
 }

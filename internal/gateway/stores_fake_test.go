@@ -1,6 +1,7 @@
 package gateway_test
 
 import (
+	"bytes"
 	"context"
 	"maps"
 	"slices"
@@ -10,80 +11,6 @@ import (
 
 	"github.com/tidewire/tidewire/internal/engine"
 )
-
-// commits runs commits one after the other in a separate goroutine, unless it is
-// held.
-type commits struct {
-	mu      sync.Mutex
-	waiting []func()
-	held    bool
-	wake    chan struct{}
-}
-
-func newCommits(t *testing.T) *commits {
-	c := &commits{wake: make(chan struct{}, 1)}
-	ctx, cancel := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	running.Go(func() {
-		for {
-			select {
-			case <-c.wake:
-				c.drain()
-			case <-ctx.Done():
-				return
-			}
-		}
-	})
-	t.Cleanup(func() { cancel(); running.Wait() })
-	return c
-}
-
-func (c *commits) drain() {
-	for {
-		c.mu.Lock()
-		if c.held || len(c.waiting) == 0 {
-			c.mu.Unlock()
-			return
-		}
-		next := c.waiting[0]
-		c.waiting = c.waiting[1:]
-		c.mu.Unlock()
-		next()
-	}
-}
-
-func (c *commits) later(f func()) {
-	c.mu.Lock()
-	c.waiting = append(c.waiting, f)
-	c.mu.Unlock()
-	c.nudge()
-}
-
-func (c *commits) nudge() {
-	select {
-	case c.wake <- struct{}{}:
-	default:
-	}
-}
-
-func (c *commits) hold(held bool) {
-	c.mu.Lock()
-	c.held = held
-	c.mu.Unlock()
-	c.nudge()
-}
-
-// wait is later, and waits for the commit, at most until ctx ends.
-func (c *commits) wait(ctx context.Context, f func()) error {
-	done := make(chan struct{})
-	c.later(func() { f(); close(done) })
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
 
 // fakeStreams are streams in memory.
 type fakeStreams struct {
@@ -95,9 +22,10 @@ type fakeStreams struct {
 	grown   chan struct{} // closed when anything changes
 	fail    error         // of commits and reads
 	page    int
-	pulled  int // pages that subscriptions have read
-	given   int // messages in them
-	open    int // subscriptions
+	pulled  int         // pages that subscriptions have read
+	given   int         // messages in them
+	open    int         // subscriptions
+	member  *fakeMember // of the next one who joins a group
 }
 
 type fakeStream struct {
@@ -238,30 +166,51 @@ func (s *fakeSubscription) Position() int64 { return s.at }
 
 func (s *fakeSubscription) Next(ctx context.Context, most int) ([]engine.Message, error) {
 	for {
+		if page, err := s.TryNext(ctx, most); len(page) > 0 || err != nil {
+			return page, err
+		}
+		if err := s.Wait(ctx); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// Wait implements engine.TrySubscription.
+func (s *fakeSubscription) Wait(ctx context.Context) error {
+	for {
 		s.f.state.Lock()
 		grown, log := s.f.grown, s.f.streams[s.stream]
-		switch {
-		case log == nil:
-			s.f.state.Unlock()
-			return nil, engine.ErrNotFound
-		case s.at < log.oldest-1:
-			s.f.state.Unlock()
-			return nil, &engine.TooOldError{Oldest: log.oldest}
-		case s.at < int64(len(log.messages)):
-			page := slices.Clone(log.messages[s.at:min(int(s.at)+min(s.f.page, most), len(log.messages))])
-			s.at += int64(len(page))
-			s.f.pulled++
-			s.f.given += len(page)
-			s.f.state.Unlock()
-			return page, nil
-		}
+		ready := log == nil || s.at < log.oldest-1 || s.at < int64(len(log.messages))
 		s.f.state.Unlock()
+		if ready {
+			return nil
+		}
 		select {
 		case <-grown:
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return ctx.Err()
 		}
 	}
+}
+
+// TryNext implements engine.TrySubscription.
+func (s *fakeSubscription) TryNext(_ context.Context, most int) ([]engine.Message, error) {
+	s.f.state.Lock()
+	defer s.f.state.Unlock()
+	log := s.f.streams[s.stream]
+	switch {
+	case log == nil:
+		return nil, engine.ErrNotFound
+	case s.at < log.oldest-1:
+		return nil, &engine.TooOldError{Oldest: log.oldest}
+	case s.at >= int64(len(log.messages)):
+		return nil, nil
+	}
+	page := slices.Clone(log.messages[s.at:min(int(s.at)+min(s.f.page, most), len(log.messages))])
+	s.at += int64(len(page))
+	s.f.pulled++
+	s.f.given += len(page)
+	return page, nil
 }
 
 func (s *fakeSubscription) Close() {
@@ -329,4 +278,27 @@ func (f *fakeStreams) Drop(_ context.Context, name string) (err error) {
 		delete(f.streams, name)
 	})
 	return err
+}
+
+// stored is how many messages a stream has.
+func (f *fakeStreams) stored(name string) int {
+	return locked(f, func() int { return len(f.streams[name].messages) })
+}
+
+// locked calls f with the state locked.
+func locked[T any](f *fakeStreams, look func() T) T {
+	f.state.Lock()
+	defer f.state.Unlock()
+	return look()
+}
+
+// fill adds messages of a size to a stream.
+func fill(streams *fakeStreams, name string, count, size int) {
+	payload := bytes.Repeat([]byte("x"), size)
+	streams.change(func() {
+		s := streams.streams[name]
+		for range count {
+			s.messages = append(s.messages, engine.Message{Position: int64(len(s.messages)) + 1, Payload: payload})
+		}
+	})
 }

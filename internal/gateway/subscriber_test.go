@@ -11,19 +11,9 @@ import (
 
 	"github.com/tidewire/tidewire/internal/engine"
 	"github.com/tidewire/tidewire/internal/gateway"
+	"github.com/tidewire/tidewire/internal/testkit"
 	"github.com/tidewire/tidewire/websocket"
 )
-
-// fill adds messages of a size to a stream.
-func fill(streams *fakeStreams, name string, count, size int) {
-	payload := []byte(strings.Repeat("x", size))
-	streams.change(func() {
-		s := streams.streams[name]
-		for range count {
-			s.messages = append(s.messages, engine.Message{Position: int64(len(s.messages)) + 1, Payload: payload})
-		}
-	})
-}
 
 // positions reads messages of a subscription, and expects the positions from
 // first to last.
@@ -65,47 +55,32 @@ func TestSubscribe_WhereItBegins(t *testing.T) {
 }
 
 func TestSubscribe_OneOfAName(t *testing.T) {
-	t.Parallel()
-	streams, _, _, addr := serveAll(t)
-	c := connect(t, addr)
-	c.ask(`{"type":"subscribe","id":1,"stream":"orders"}`, `{"type":"ok","id":1,"position":0}`)
-	if got := c.code(`{"type":"subscribe","id":"x","stream":"orders"}`); got != "erroralready_subscribed" {
-		t.Error(got)
-	}
-	c.ask(`{"type":"subscribe","id":2,"stream":"orders","subscription":"second"}`, `{"type":"ok","id":2,"position":0}`)
-	c.ask(`{"type":"consume","id":3,"queue":"jobs"}`, `{"type":"ok","id":3}`)
-	for _, text := range []string{`{"type":"subscribe","id":"x","stream":"orders","subscription":"third"}`, `{"type":"consume","id":"x","queue":"other"}`} {
-		if got := c.code(text); got != "errortoo_many_subscriptions" {
-			t.Errorf("%s: %s", text, got)
+	inBubble(t, func(t *testing.T) {
+		streams, _, _, addr := serveAll(t)
+		c := connect(t, addr)
+		c.ask(`{"type":"subscribe","id":1,"stream":"orders"}`, `{"type":"ok","id":1,"position":0}`)
+		if got := c.code(`{"type":"subscribe","id":"x","stream":"orders"}`); got != "already_subscribed" {
+			t.Error(got)
 		}
-	}
-	c.ask(`{"type":"unsubscribe","id":4,"subscription":"second"}`, `{"type":"ok","id":4}`)
-	if got := c.code(`{"type":"unsubscribe","id":"x","subscription":"second"}`); got != "errornot_subscribed" {
-		t.Error(got)
-	}
-	c.ask(`{"type":"unsubscribe","id":5,"stream":"orders"}`, `{"type":"ok","id":5}`)
-	fill(streams, "orders", 3, 10)
-	c.silent(30 * time.Millisecond)
-	c.ask(`{"type":"subscribe","id":6,"stream":"orders","after":1}`, `{"type":"ok","id":6,"position":1}`)
-	c.positions("orders", 2, 3)
-	c.Abort()
-	waitFor(t, func() bool { return locked(streams, func() bool { return streams.open == 0 }) }, "subscriptions are left")
-}
-
-// locked calls f with the state locked.
-func locked[T any](f *fakeStreams, look func() T) T {
-	f.state.Lock()
-	defer f.state.Unlock()
-	return look()
-}
-
-func waitFor(t *testing.T, is func() bool, otherwise string) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); !is(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal(otherwise)
+		c.ask(`{"type":"subscribe","id":2,"stream":"orders","subscription":"second"}`, `{"type":"ok","id":2,"position":0}`)
+		c.ask(`{"type":"consume","id":3,"queue":"jobs"}`, `{"type":"ok","id":3}`)
+		for _, text := range []string{`{"type":"subscribe","id":"x","stream":"orders","subscription":"third"}`, `{"type":"consume","id":"x","queue":"other"}`} {
+			if got := c.code(text); got != "too_many_subscriptions" {
+				t.Errorf("%s: %s", text, got)
+			}
 		}
-	}
+		c.ask(`{"type":"unsubscribe","id":4,"subscription":"second"}`, `{"type":"ok","id":4}`)
+		if got := c.code(`{"type":"unsubscribe","id":"x","subscription":"second"}`); got != "not_subscribed" {
+			t.Error(got)
+		}
+		c.ask(`{"type":"unsubscribe","id":5,"stream":"orders"}`, `{"type":"ok","id":5}`)
+		fill(streams, "orders", 3, 10)
+		c.silent(time.Second)
+		c.ask(`{"type":"subscribe","id":6,"stream":"orders","after":1}`, `{"type":"ok","id":6,"position":1}`)
+		c.positions("orders", 2, 3)
+		c.Abort()
+		testkit.Eventually(t, "no subscription is left", func() bool { return locked(streams, func() bool { return streams.open == 0 }) })
+	})
 }
 
 func TestSubscribe_EndsWithAnError(t *testing.T) {
@@ -117,7 +92,7 @@ func TestSubscribe_EndsWithAnError(t *testing.T) {
 	c.positions("s", 3, 5)
 	streams.change(func() { delete(streams.streams, "orders") })
 	c.want(`{"type":"error","subscription":"s","code":"stream_gone","message":"the stream was dropped","retryable":false}`)
-	if got := c.code(`{"type":"unsubscribe","id":"x","subscription":"s"}`); got != "errornot_subscribed" {
+	if got := c.code(`{"type":"unsubscribe","id":"x","subscription":"s"}`); got != "not_subscribed" {
 		t.Error(got)
 	}
 	streams.change(func() { streams.streams["orders"] = &fakeStream{oldest: 4} })
@@ -136,7 +111,7 @@ func TestSubscribe_Credits(t *testing.T) {
 	c.positions("orders", 1, 4)
 	// The answer is sent on another lane than the messages, which may come
 	// first.
-	send(t, c.Conn, `{"type":"credit","id":2,"subscription":"orders","n":13}`)
+	send(t, c.socket, `{"type":"credit","id":2,"subscription":"orders","n":13}`)
 	last, answered := int64(4), false
 	for last < 17 || !answered {
 		var m struct {
@@ -158,113 +133,51 @@ func TestSubscribe_Credits(t *testing.T) {
 		}
 	}
 	for _, n := range []string{"0", "-1", "1073741825"} {
-		if got := c.code(`{"type":"credit","id":"x","subscription":"orders","n":` + n + `}`); got != "errorinvalid_credits" {
+		if got := c.code(`{"type":"credit","id":"x","subscription":"orders","n":` + n + `}`); got != "invalid_credits" {
 			t.Errorf("n %s: %s", n, got) // or a message without credit
 		}
 	}
 	if given := locked(streams, func() int { return streams.given }); given != 17 {
 		t.Errorf("%d messages were read for 17 credits", given)
 	}
-	send(t, c.Conn, `{"type":"credit","subscription":"orders","n":100}`)
+	send(t, c.socket, `{"type":"credit","subscription":"orders","n":100}`)
 	c.positions("orders", 18, 30)
 }
 
-// TestSubscribe_SlowReaderHoldsOnePage: the server reads from the store only as
-// fast as the peer reads, and answers overtake the messages.
+// TestSubscribe_SlowReaderHoldsOnePage: the server reads from the store only as fast as the peer reads, and answers overtake the messages. A stop in
+// the middle of a catch-up ends it.
 func TestSubscribe_SlowReaderHoldsOnePage(t *testing.T) {
-	t.Parallel()
-	streams, _, _, addr := serveAll(t)
-	const total = 2000
-	fill(streams, "orders", total, 10<<10)
-	c := connect(t, addr)
-	send(t, c.Conn, `{"type":"subscribe","stream":"orders","after":0}`)
-	stable, last := 0, -1
-	for stable < 20 {
-		time.Sleep(10 * time.Millisecond)
-		if pulled := locked(streams, func() int { return streams.pulled }); pulled == last && pulled > 0 {
-			stable++
-		} else {
-			stable, last = 0, pulled
+	inBubble(t, func(t *testing.T) {
+		streams, _, server, addr := serveAll(t)
+		const total = 2000
+		fill(streams, "orders", total, 10<<10)
+		c, other := connect(t, addr), connect(t, addr)
+		for _, w := range []*wire{c, other} {
+			send(t, w.socket, `{"type":"subscribe","stream":"orders","after":0}`)
 		}
-	}
-	// Bytes in flight are bounded by the credit that pongs give, at most 4 MiB,
-	// plus one page.
-	if last < 1 || last*10*(10<<10) > 5<<20 {
-		t.Errorf("%d pages of 100 KiB were read for a peer that takes nothing", last)
-	}
-	send(t, c.Conn, `{"type":"publish","id":"late","stream":"orders","payload":"last"}`)
-	waitFor(t, func() bool {
-		return locked(streams, func() bool { return len(streams.streams["orders"].messages) == total+1 })
-	}, "nothing is published")
-	at := 0
-	for n := range total + 2 {
-		text := c.next()
-		if strings.HasPrefix(text, `{"type":"ok"`) {
-			at = n
+		time.Sleep(5 * time.Second)
+		// Bytes in flight are bounded by the credit that pongs give, at most 4 MiB, plus one page.
+		if pulled := pulled(streams); pulled < 2 || pulled*10*(10<<10) > 2*5<<20 {
+			t.Errorf("%d pages of 100 KiB were read for two peers that take nothing", pulled)
 		}
-	}
-	if at == 0 || at > total/2 {
-		t.Errorf("the answer came after %d of %d messages", at, total)
-	}
-}
-
-// TestSubscribe_StopInTheMiddle: the server stops in the middle of a catch-up
-// that the peer does not read.
-func TestSubscribe_StopInTheMiddle(t *testing.T) {
-	t.Parallel()
-	streams, _, server, addr := serveAll(t)
-	fill(streams, "orders", 5000, 10<<10)
-	c := connect(t, addr)
-	send(t, c.Conn, `{"type":"subscribe","stream":"orders","after":0}`)
-	time.Sleep(50 * time.Millisecond)
-	stopped := make(chan error, 1)
-	go func() { stopped <- server.Shutdown(t.Context()) }()
-	c.SetReadDeadline(time.Now().Add(patience))
-	var err error
-	for err == nil {
-		_, err = read(c)
-	}
-	if !isClose(err, websocket.StatusGoingAway) {
-		t.Errorf("ended with %v, want a Close frame with 1001", err)
-	}
-	c.Close(websocket.StatusGoingAway, "")
-	if err := <-stopped; err != nil {
-		t.Error(err)
-	}
-}
-
-func TestCommit_MovesTheGroup(t *testing.T) {
-	t.Parallel()
-	streams, _, _, addr := serveAll(t)
-	c := connect(t, addr)
-	streams.hold(true)
-	send(t, c.Conn, `{"type":"commit","id":1,"stream":"orders","group":"g","position":5}`)
-	c.silent(30 * time.Millisecond)
-	streams.hold(false)
-	c.want(`{"type":"ok","id":1,"position":5}`)
-	c.ask(`{"type":"commit","id":2,"stream":"orders","group":"g","position":3}`, `{"type":"ok","id":2,"position":5}`)
-	send(t, c.Conn, `{"type":"commit","stream":"orders","group":"g","position":9}`)
-	c.ask(`{"type":"ping","ts":1}`, `{"ts":1,"type":"pong"}`)
-	if offset := locked(streams, func() int64 { return streams.streams["orders"].groups["g"] }); offset != 9 {
-		t.Errorf("the offset is %d, want 9", offset)
-	}
-}
-
-// TestPublish_ManyAnswers: many answers of one commit come in position order.
-func TestPublish_ManyAnswers(t *testing.T) {
-	t.Parallel()
-	streams, _, _, addr := serveAll(t)
-	c := connect(t, addr)
-	streams.hold(true)
-	const total = 1000
-	for n := range total {
-		c.Queue(websocket.OpText, fmt.Appendf(nil, `{"type":"publish","id":%d,"stream":"orders","payload":"x"}`, n))
-	}
-	c.ask(`{"type":"ping","ts":1}`, `{"ts":1,"type":"pong"}`)
-	streams.hold(false)
-	for n := range total {
-		c.want(fmt.Sprintf(`{"type":"ok","id":%d,"position":%d}`, n, n+1))
-	}
+		send(t, c.socket, `{"type":"publish","id":"late","stream":"orders","payload":"last"}`)
+		testkit.Eventually(t, "it is published", func() bool { return streams.stored("orders") == total+1 })
+		at := 0
+		for n := range total + 2 {
+			if strings.HasPrefix(c.next(), `{"type":"ok"`) {
+				at = n
+			}
+		}
+		if at == 0 || at > total/2 {
+			t.Errorf("the answer came after %d of %d messages", at, total)
+		}
+		go server.Shutdown(context.Background())
+		for _, w := range []*wire{c, other} {
+			if got := closeOf(t, w); got != websocket.StatusGoingAway {
+				t.Errorf("closed with %d, want a Close frame with 1001", got)
+			}
+		}
+	})
 }
 
 func TestSubscribe_StoreFailsForGood(t *testing.T) {
@@ -272,7 +185,7 @@ func TestSubscribe_StoreFailsForGood(t *testing.T) {
 	streams := newFakeStreams(t, "orders")
 	_, addr := serve(t, gateway.Config{Engine: engine.Engine{Ingest: (&memory{}).source, Streams: brokenStreams{streams}}})
 	c := connect(t, addr)
-	if got := c.code(`{"type":"subscribe","id":"x","stream":"orders","group":"broken"}`); got != "errorunavailable" {
+	if got := c.code(`{"type":"subscribe","id":"x","stream":"orders","group":"broken"}`); got != "unavailable" {
 		t.Error(got)
 	}
 	c.ask(`{"type":"subscribe","id":1,"stream":"orders"}`, `{"type":"ok","id":1,"position":3}`)

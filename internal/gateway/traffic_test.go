@@ -26,9 +26,9 @@ type traffic struct {
 	described, closed map[string]*jsonschema.Schema // by the name of a message
 
 	mu       sync.Mutex
-	asked    map[*websocket.Conn][]asked // requests that wait for an answer
-	seen     map[string]bool             // names of what has occurred: see everything
-	problems map[string]string           // by what is wrong, an example of each
+	asked    map[socket][]asked // requests that wait for an answer
+	seen     map[string]bool    // names of what has occurred: see everything
+	problems map[string]string  // by what is wrong, an example of each
 }
 
 // asked is a request that waits for an answer.
@@ -40,7 +40,7 @@ type asked struct {
 func newTraffic() *traffic {
 	return &traffic{
 		described: compile(func(s *spec.Schema) *spec.Schema { return s }), closed: compile((*spec.Schema).Closed),
-		asked: make(map[*websocket.Conn][]asked), seen: make(map[string]bool), problems: make(map[string]string),
+		asked: make(map[socket][]asked), seen: make(map[string]bool), problems: make(map[string]string),
 	}
 }
 
@@ -99,24 +99,15 @@ func compile(change func(*spec.Schema) *spec.Schema) map[string]*jsonschema.Sche
 }
 
 // read reads from a connection, and records what came.
-func read(from interface {
-	Read() ([]websocket.Message, error)
-}) ([]websocket.Message, error) {
+func read(from socket) ([]websocket.Message, error) {
+	if w, is := from.(*wire); is {
+		from = w.socket
+	}
 	messages, err := from.Read()
 	for _, m := range messages {
-		recorded.received(connOf(from), m)
+		recorded.received(from, m)
 	}
 	return messages, err
-}
-
-func connOf(of any) *websocket.Conn {
-	switch c := of.(type) {
-	case *wire:
-		return c.Conn
-	case *cborWire:
-		return c.Conn
-	}
-	return of.(*websocket.Conn)
 }
 
 // decode decodes a message, without fields that are null, and with bytes as base64 unless they are UTF-8. It returns nil if that is no object.
@@ -167,7 +158,7 @@ func plainly(v any) any {
 }
 
 // sent records a message before it is sent.
-func (t *traffic) sent(c *websocket.Conn, op websocket.Opcode, text []byte) {
+func (t *traffic) sent(c socket, op websocket.Opcode, text []byte) {
 	fields := decode(websocket.Message{Op: op, Payload: text})
 	kind, _ := fields["type"].(string)
 	t.mu.Lock()
@@ -191,7 +182,7 @@ func idOf(id any) string {
 }
 
 // received compares a message with its description.
-func (t *traffic) received(c *websocket.Conn, m websocket.Message) {
+func (t *traffic) received(c socket, m websocket.Message) {
 	fields := decode(m)
 	kind, _ := fields["type"].(string)
 	if kind == "" {
@@ -218,7 +209,7 @@ func (t *traffic) received(c *websocket.Conn, m websocket.Message) {
 }
 
 // accepted compares an answer, and the request that was accepted.
-func (t *traffic) accepted(c *websocket.Conn, fields map[string]any) {
+func (t *traffic) accepted(c socket, fields map[string]any) {
 	fits := func(a asked) bool {
 		s := t.closed["answer "+a.kind]
 		return s != nil && s.Validate(fields) == nil
@@ -248,7 +239,7 @@ func (t *traffic) accepted(c *websocket.Conn, fields map[string]any) {
 }
 
 // take takes the first request with that id that fits.
-func (t *traffic) take(c *websocket.Conn, id string, fits func(asked) bool) (asked, bool) {
+func (t *traffic) take(c socket, id string, fits func(asked) bool) (asked, bool) {
 	all := t.asked[c]
 	i := slices.IndexFunc(all, func(a asked) bool { return a.id == id && fits(a) })
 	if i < 0 {

@@ -1,7 +1,6 @@
 package gateway_test
 
 const (
-	unseenLanes   = "of /ws/lanes, whose messages are not described: lanes_test.go looks at them"
 	unseenCrowd   = "needs more than 1,000 users: internal/room has the test"
 	unseenLag     = "needs a socket that is full: internal/room has the test"
 	unseenRaw     = "the test speaks HTTP by hand, because it closes its half of the connection: api_queues_test.go"
@@ -12,9 +11,6 @@ const (
 
 // unseen is what is described and does not occur in what the tests of this package record, with the reason. Names are those of traffic.
 var unseen = map[string]string{
-	"code chunks_not_offered": unseenLanes,
-	"code credit_not_offered": unseenLanes,
-
 	"answer of GET /v1/rooms/{room}/members.truncated": unseenCrowd,
 	"message presence.truncated":                       unseenCrowd,
 

@@ -6,8 +6,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
-	"strings"
 	"testing"
 	"time"
 
@@ -57,39 +55,5 @@ func TestUpgrade_WithABodyIsRefused(t *testing.T) {
 	}
 	if got := store.content(); len(got) > 0 {
 		t.Errorf("stored %q", got)
-	}
-}
-
-// failingWriter panics in Hijack.
-type failingWriter struct{ *httptest.ResponseRecorder }
-
-func (failingWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) { panic("hijack") }
-
-// TestUpgrade_PanicLeaksNoSlot: a stop does not wait for a handshake that has
-// panicked.
-func TestUpgrade_PanicLeaksNoSlot(t *testing.T) {
-	t.Parallel()
-	server := gateway.New(gateway.Config{Engine: engine.Engine{Ingest: (&memory{}).source}})
-	for _, path := range []string{"/ws", "/ws/chat", "/ws/ingest", "/ws/lanes"} {
-		r := httptest.NewRequest("GET", path, nil)
-		for _, line := range strings.Split(strings.TrimSpace(upgradeHeaders), "\r\n") {
-			name, value, _ := strings.Cut(line, ": ")
-			r.Header.Set(name, value)
-		}
-		w := failingWriter{httptest.NewRecorder()}
-		server.ServeHTTP(w, r)
-		if w.Code != http.StatusInternalServerError {
-			t.Errorf("%s: answered with %d, want 500", path, w.Code)
-		}
-	}
-	stopped := make(chan error, 1)
-	go func() { stopped <- server.Shutdown(t.Context()) }()
-	select {
-	case err := <-stopped:
-		if err != nil {
-			t.Error(err)
-		}
-	case <-time.After(patience):
-		t.Fatal("the stop waits for connections that never were")
 	}
 }

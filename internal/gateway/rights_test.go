@@ -1,0 +1,262 @@
+package gateway_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tidewire/tidewire/internal/engine"
+	"github.com/tidewire/tidewire/internal/gateway"
+)
+
+// TestAuth_Paths: a path grants what its decoded name does, however it is spelled, and neither another method nor a header that names one does
+// more than the method of the request.
+func TestAuth_Paths(t *testing.T) {
+	t.Parallel()
+	c := serveClosed(t, nil)
+	for _, name := range []string{"a/b", "../secret", "x;y", "secret ", "secret/messages", "%2F"} {
+		if _, err := c.streams.Create(t.Context(), name, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	parents := tokenOf(t, "ann", time.Hour, "read stream:a", "read stream:b", "read stream:x", "read stream:y", "read stream:orders", "read stream:messages")
+	for path, name := range map[string]string{
+		"a%2Fb": "a/b", "a%2fb": "a/b", "%2e%2e%2Fsecret": "../secret", "x;y": "x;y", "x%3By": "x;y", "%73ecret": "secret", "secret%20": "secret ", "secret%2Fmessages": "secret/messages", "%252F": "%2F",
+	} {
+		for _, rest := range []string{"", "/messages", "/groups"} {
+			full := "/v1/streams/" + path + rest
+			if got := c.status("GET", full, "", parents); got != "403 forbidden" {
+				t.Errorf("%s without the right to %q: %s", full, name, got)
+			}
+			if got := c.status("GET", full, "", tokenOf(t, "ann", time.Hour, "read stream:"+name)); got != "200" {
+				t.Errorf("%s with the right to %q: %s", full, name, got)
+			}
+		}
+	}
+	all := tokenOf(t, "ann", time.Hour, "read,publish,commit,admin stream:**")
+	for _, path := range []string{
+		"//v1/streams/secret", "/v1//streams/secret", "/v1/streams//secret", "/v1/streams/orders/../secret", "/v1/./streams/secret", "/V1/streams/secret", "/v1/streams/secret/", "/v1/streams/orders/%2e%2e/secret",
+		"/healthz/../v1/streams/secret", "/v1/streams/secret;x", "/v1/streams/secret%00", `/v1/streams\secret`, "/v1%2Fstreams%2Fsecret", "/v1/streams/secret?stream=orders",
+	} {
+		for _, token := range []string{parents, ""} {
+			if got := c.status("GET", path, "", token); !strings.HasPrefix(got, "4") {
+				t.Errorf("%s: %s", path, got)
+			}
+		}
+	}
+	for _, method := range []string{"HEAD", "OPTIONS", "TRACE", "get", "PROPFIND", "PUT", "PATCH"} {
+		if got := c.status(method, "/v1/streams/secret", "", parents); !strings.HasPrefix(got, "4") {
+			t.Errorf("%s: %s", method, got)
+		}
+	}
+	client{t, c.addr}.do("POST", "/v1/streams/secret?_method=DELETE", "", "Authorization", "Bearer "+all, "X-HTTP-Method-Override", "DELETE")
+	if got := c.status("GET", "/v1/streams/secret", "", all); got != "200" {
+		t.Errorf("a stream that nobody dropped: %s", got)
+	}
+}
+
+// namedEvents are event stores that note the names by which they are asked.
+type namedEvents struct {
+	*fakeEvents
+	noting sync.Mutex
+	names  []string
+}
+
+func (n *namedEvents) note(store string) {
+	n.noting.Lock()
+	defer n.noting.Unlock()
+	n.names = append(n.names, store)
+}
+
+func (n *namedEvents) Append(ctx context.Context, store string, as *engine.RequestID, events []engine.Event, c *engine.EventCondition) (engine.AppendedEvents, error) {
+	n.note(store)
+	return n.fakeEvents.Append(ctx, store, as, events, c)
+}
+
+func (n *namedEvents) Query(ctx context.Context, store string, q engine.EventQuery, r engine.EventRange) ([]engine.Event, error) {
+	n.note(store)
+	return n.fakeEvents.Query(ctx, store, q, r)
+}
+
+func (n *namedEvents) Count(ctx context.Context, store string, queries []engine.EventQuery) ([]int64, engine.EventCondition, error) {
+	n.note(store)
+	return n.fakeEvents.Count(ctx, store, queries)
+}
+
+// TestAuth_FieldsTwice: a request with a field that is there twice is refused, whatever its values, on all doors. Names in a body do not replace
+// those of the path, and of two stores the one that is checked is used.
+func TestAuth_FieldsTwice(t *testing.T) {
+	t.Parallel()
+	events := &namedEvents{fakeEvents: newFakeEvents()}
+	c := serveClosed(t, func(cfg *gateway.Config) { cfg.Engine.Events = events })
+	token := tokenOf(t, "ann", time.Hour, "read,publish,commit stream:orders", "enqueue,consume queue:jobs", "query,append events:default", "join,chat room:a")
+	both, chat := c.as("/ws", token), c.as("/ws/chat", token)
+	both.ask(`{"id":1,"type":"join","room":"a"}`, `{"id":1,"type":"ok"}`)
+	chat.ask(`{"id":1,"type":"join","room":"a"}`, `{"id":1,"type":"ok"}`)
+	for _, d := range []struct{ field, one, other, rest, path string }{
+		{"stream", `"orders"`, `"secret"`, `"type":"publish","payload":"x"`, "streams/orders/messages"}, {"stream", `"orders"`, `"secret"`, `"type":"subscribe"`, ""},
+		{"stream", `"orders"`, `"secret"`, `"type":"commit","group":"g","position":1`, "streams/orders/groups/g/commit"}, {"queue", `"jobs"`, `"other"`, `"type":"enqueue","payload":"x"`, "queues/jobs/messages"},
+		{"queue", `"jobs"`, `"other"`, `"type":"ack","delivery":"1"`, ""}, {"store", `"default"`, `"hidden"`, `"type":"append","events":[{"type":"A"}]`, "events"},
+		{"store", `"default"`, `"hidden"`, `"type":"query","query":{}`, "events/query"}, {"room", `"a"`, `"secret"`, `"type":"chat","text":"x"`, ""}, {"type", `"ping"`, `"chat"`, `"room":"secret","text":"x"`, ""},
+	} {
+		title := strings.ToUpper(d.field[:1]) + d.field[1:]
+		for _, spelling := range []string{d.field, title, strings.ToUpper(d.field), fmt.Sprintf(`\u%04x%s`, d.field[0], d.field[1:])} {
+			for _, v := range [][2]string{{d.one, d.other}, {d.other, d.one}} {
+				fields := fmt.Sprintf(`%q:%s,"%s":%s`, d.field, v[0], spelling, v[1])
+				doors := []*wire{both}
+				if d.field == "room" || d.field == "type" {
+					doors = append(doors, chat)
+				}
+				for _, w := range doors {
+					if got := w.code(`{"id":"x",` + fields + `,` + d.rest + `}`); got != "malformed" && got != "unknown_field" && got != "unknown_type" {
+						t.Errorf("%s: %s", fields, got)
+					}
+				}
+				if d.path != "" {
+					_, rest, _ := strings.Cut(d.rest, ",")
+					if got := c.status("POST", "/v1/"+d.path, `{`+fields+`,`+rest+`}`, token); got != "400 malformed" && got != "400 unknown_field" {
+						t.Errorf("%s with %s: %s", d.path, fields, got)
+					}
+				}
+			}
+		}
+	}
+	for _, parameters := range []string{"store=default&store=hidden", "store=hidden&store=default", "store=%68idden", "Store=hidden"} {
+		c.status("GET", "/v1/events?"+parameters, "", token)
+		c.status("POST", "/v1/events?"+parameters, `{"store":"default","events":[{"type":"A"}]}`, token)
+	}
+	c.status("POST", "/v1/events?store=default", `{"store":"hidden","events":[{"type":"A"}]}`, token)
+	if slices.Contains(events.names, "hidden") {
+		t.Errorf("the stores %q were asked", events.names)
+	}
+	if n := c.streams.stored("secret"); n > 0 {
+		t.Errorf("the stream without a right has %d messages", n)
+	}
+}
+
+// both are the answers to a request on /ws and by HTTP.
+func (c closed) both(token, ws, http, fields string) (answers []string) {
+	c.t.Helper()
+	w := c.as("/ws", token)
+	send(c.t, w.socket, `{"id":1,`+ws+fields+`}`)
+	answers = append(answers, w.next())
+	w.Abort()
+	if http != "" {
+		_, text := client{c.t, c.addr}.do("POST", http, `{`+fields+`}`, "Authorization", "Bearer "+token)
+		answers = append(answers, text)
+	}
+	return answers
+}
+
+// TestAuth_ConditionsTellNothing: conditions, counts and queries of foreign events are refused, whether there are such events or not.
+func TestAuth_ConditionsTellNothing(t *testing.T) {
+	t.Parallel()
+	events := &namedEvents{fakeEvents: newFakeEvents()}
+	c := serveClosed(t, func(cfg *gateway.Config) { cfg.Engine.Events = events })
+	token := tokenOf(t, "ann", time.Hour, "query,append events:default#t:1")
+	const own = `"events":[{"type":"A","tags":["t:1"]}],`
+	for _, query := range []string{
+		`{"items":[{"tags":["t:2"]}]}`, `{"items":[{"types":["theirs"]}]}`, `{"items":[{"tags":["t:1"]},{"tags":["t:2"]}]}`, `{}`, `{"items":[]}`, `{"items":[{}]}`,
+	} {
+		for _, d := range []struct{ ws, http, fields string }{
+			{`"type":"append",`, "/v1/events", own + `"condition":{"query":` + query + `}`}, {`"type":"project",`, "/v1/events/project", `"queries":[{"items":[{"tags":["t:1"]}]},` + query + `]`},
+			{`"type":"query",`, "/v1/events/query", `"query":` + query + `,"before":2,"backwards":true`}, {`"type":"subscribe","subscription":"s",`, "", `"query":` + query + `,"credits":0`},
+		} {
+			for _, answer := range c.both(token, d.ws, d.http, d.fields) {
+				if !strings.Contains(answer, `"forbidden"`) {
+					t.Errorf("%s%s: %s", d.ws, d.fields, answer)
+				}
+			}
+		}
+	}
+	if got := c.status("GET", "/v1/events/types", "", token); got != "403 forbidden" {
+		t.Errorf("the types of all events: %s", got)
+	}
+	if len(events.names) > 0 {
+		t.Errorf("the stores %q were asked", events.names)
+	}
+}
+
+// deliveriesOf are the tokens of the deliveries of a receive by HTTP.
+func (c closed) deliveriesOf(token string, most int) (tokens []string) {
+	c.t.Helper()
+	_, text := client{c.t, c.addr}.do("POST", fmt.Sprintf("/v1/queues/jobs/receive?wait_ms=20000&max=%d", most), "", "Authorization", "Bearer "+token)
+	var got struct{ Deliveries []struct{ Delivery string } }
+	if err := json.Unmarshal([]byte(text), &got); err != nil || len(got.Deliveries) != most {
+		c.t.Fatal(text, err)
+	}
+	for _, d := range got.Deliveries {
+		tokens = append(tokens, d.Delivery)
+	}
+	return tokens
+}
+
+// enqueued puts messages into the queue jobs.
+func (c closed) enqueued(n int) {
+	c.t.Helper()
+	for range n {
+		if got := c.status("POST", "/v1/queues/jobs/messages", `{"payload":"x"}`, tokenOf(c.t, "carol", time.Hour, "enqueue queue:jobs")); got != "200" {
+			c.t.Fatal(got)
+		}
+	}
+}
+
+// TestAuth_Deliveries: deliveries belong to the user that received them, and without users to their connection: nobody else settles them, by their
+// names or by guesses, on both doors.
+func TestAuth_Deliveries(t *testing.T) {
+	t.Parallel()
+	lease := map[string]string{"extend": `,"lease_ms":1000`}
+	c := serveClosed(t, nil)
+	c.enqueued(3)
+	ann, bob := tokenOf(t, "ann", time.Hour, "consume queue:jobs"), tokenOf(t, "bob", time.Hour, "consume queue:jobs")
+	theirs, own := c.deliveriesOf(ann, 2), c.deliveriesOf(bob, 1)[0]
+	prefix, counter, _ := strings.Cut(own, "-")
+	guesses := slices.Clone(theirs)
+	for _, delivery := range theirs {
+		foreign, n, _ := strings.Cut(delivery, "-")
+		guesses = append(guesses, n, foreign, foreign+"-", "-"+n, delivery+" ", foreign+"-0"+n)
+		if n != counter {
+			guesses = append(guesses, prefix+"-"+n)
+		}
+	}
+	w := c.as("/ws", bob)
+	for _, guess := range guesses {
+		for _, kind := range []string{"ack", "nack", "extend"} {
+			fields := `"delivery":` + quoted(guess) + lease[kind]
+			if got := c.status("POST", "/v1/queues/jobs/"+kind, `{`+fields+`}`, bob); got != "409 lease_lost" {
+				t.Errorf("%s of %q: %s", kind, guess, got)
+			}
+			if got := w.code(`{"id":"x","type":"` + kind + `","queue":"jobs",` + fields + `}`); got != "not_consuming" {
+				t.Errorf("%s of %q on /ws: %s", kind, guess, got)
+			}
+		}
+	}
+	for user, settle := range map[string][]string{ann: theirs, bob: {own}} {
+		for _, delivery := range settle {
+			if got := c.status("POST", "/v1/queues/jobs/ack", `{"delivery":`+quoted(delivery)+`}`, user); got != "200" {
+				t.Errorf("the receiver's ack: %s", got)
+			}
+		}
+	}
+	_, _, _, open := serveAll(t)
+	owner, other := connect(t, open), connect(t, open)
+	jobs(t, owner, 2)
+	owner.ask(`{"id":1,"type":"consume","queue":"jobs","credits":1}`, `{"type":"ok","id":1}`)
+	d := owner.delivery().Delivery
+	other.ask(`{"id":1,"type":"consume","queue":"jobs","credits":1}`, `{"type":"ok","id":1}`)
+	other.next()
+	for _, kind := range []string{"ack", "nack", "extend"} {
+		fields := `"delivery":` + quoted(d) + lease[kind]
+		if got := other.code(`{"id":"x","type":"` + kind + `","queue":"jobs",` + fields + `}`); got != "lease_lost" {
+			t.Errorf("%s: %s", kind, got)
+		}
+		client{t, open}.refused("POST", "/v1/queues/jobs/"+kind, `{`+fields+`}`, http.StatusConflict, "lease_lost")
+	}
+	owner.ask(`{"id":2,"type":"ack","queue":"jobs","delivery":`+quoted(d)+`}`, `{"type":"ok","id":2,"count":1}`)
+}
