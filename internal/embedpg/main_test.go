@@ -67,6 +67,9 @@ var template = sync.OnceValues(func() (dir string, err error) {
 // copied returns the configuration of a directory that is full: initdb takes longer than most tests.
 func copied(t *testing.T) Config {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("starts PostgreSQL more than once")
+	}
 	from, err := template()
 	if err != nil {
 		t.Fatal(err)
