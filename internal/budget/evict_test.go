@@ -55,3 +55,19 @@ func TestReserve_NextToNothingStays(t *testing.T) {
 		}
 	})
 }
+
+// TestReserve_FitsAfterAnEviction: who fits exactly once an evicted holder has closed waits for that, however long it takes.
+func TestReserve_FitsAfterAnEviction(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := New(128 * mib) // the mark is 96 MiB
+		stuck, other, waiter := open(b, 4*Patience), open(b, 0), open(b, 0)
+		stuck.Take(Page, 50*mib)
+		other.Take(Page, 46*mib)
+		check(t, "the one that waits", <-waiter.reserve(50*mib), nil)
+		if !stuck.evicted.Load() || other.evicted.Load() || waiter.evicted.Load() {
+			t.Errorf("evicted: stuck %v, the other %v, the one that waits %v", stuck.evicted.Load(), other.evicted.Load(), waiter.evicted.Load())
+		}
+		other.Close()
+		waiter.Close()
+	})
+}
