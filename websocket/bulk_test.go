@@ -322,11 +322,12 @@ func TestWriteBulk_AnswersAreNoProgress(t *testing.T) {
 	server, socket := rawPair(t, Config{BulkChunk: chunk, BulkCredit: chunk, WriteTimeout: 100 * time.Millisecond, CloseTimeout: 100 * time.Millisecond})
 	wait := goRead(server)
 	var working sync.WaitGroup
-	working.Go(func() { // a peer that reads, answers no pings, and is sent an answer for all that it reads
+	working.Go(func() { // a peer that reads, sends pongs of its own, answers no pings, and is sent an answer for all that it reads
 		for buf := make([]byte, 1<<10); ; {
 			if _, err := socket.Read(buf); err != nil {
 				return
 			}
+			socket.Write(frame(true, OpPong, "of nothing"))
 			server.Queue(OpText, []byte("answer"))
 			server.Flush()
 		}
