@@ -22,7 +22,7 @@ const (
 	// memoryLimit is the --max-memory of the server. The process must not take more, as the system measures it.
 	memoryLimit = 256 << 20
 	// shutdownTimeout is the --shutdown-timeout of the server, and stopBound the time that a stop may take on a busy machine.
-	shutdownTimeout = 5 * time.Second
+	shutdownTimeout = 10 * time.Second
 	stopBound       = shutdownTimeout + 30*time.Second
 )
 
@@ -119,8 +119,8 @@ func (s *server) lives() bool {
 	}
 }
 
-// cutOff are the texts that the server prints if clients that do not read, or requests that take long on a busy machine, prevent a clean stop.
-var cutOff = []string{"HTTP requests cut off:", "gateway: connections cut off:", "while answering HTTP requests"}
+// cutOff are the texts that the server prints if clients that do not read prevent a clean stop.
+var cutOff = []string{"HTTP requests cut off:", "gateway: connections cut off:"}
 
 // stop sends SIGTERM and waits for the end. The exit code must be 0, or 1 if clients kept their connections and the server reports that they were aborted.
 func (s *server) stop(clinging bool) error {
