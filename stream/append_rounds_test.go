@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"testing"
 
@@ -24,9 +23,7 @@ func TestAppenders_OneIsAbandoned(t *testing.T) {
 	giveBack := occupySessions(t, pool)
 	all := submitAll(t, appenders, "one")
 	one := make(chan error, 1)
-	if err := appenders[3].Submit(t.Context(), messages("two"), func(_ stream.Appended, err error) { one <- err }); err != nil {
-		t.Fatal(err)
-	}
+	must(t, appenders[3].Submit(t.Context(), messages("two"), func(_ stream.Appended, err error) { one <- err }))
 	appenders[3].Abandon()
 	if err := <-one; !errors.Is(err, stream.ErrOutcomeUnknown) {
 		t.Errorf("abandoned before it was written: %v", err)
@@ -46,9 +43,7 @@ func TestAppenders_OneIsAbandoned(t *testing.T) {
 	testkit.Eventually(t, "the round is under way", func() bool {
 		return value[int](t, db.Pool, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'`) > 0
 	})
-	if err := appenders[4].Submit(t.Context(), messages("three"), func(_ stream.Appended, err error) { one <- err }); err != nil {
-		t.Fatal(err)
-	}
+	must(t, appenders[4].Submit(t.Context(), messages("three"), func(_ stream.Appended, err error) { one <- err }))
 	appenders[4].Abandon()
 	if err := <-one; err != nil && !errors.Is(err, stream.ErrOutcomeUnknown) {
 		t.Errorf("abandoned after the round had begun: %v", err)
@@ -62,27 +57,6 @@ func TestAppenders_OneIsAbandoned(t *testing.T) {
 		t.Errorf("abandoned while it was written: %v", err)
 	}
 	wantStored(t, streams[2], "one, two")
-}
-
-// TestAppenders_AbandonedBesideTheLast: all calls of a round are abandoned while it waits
-// for a session; the session is returned.
-func TestAppenders_AbandonedBesideTheLast(t *testing.T) {
-	t.Parallel()
-	db := setup(t)
-	pool := smallPool(t, db, 2)
-	_, appenders := several(t, db, pool, 1)
-	for n := range 5 {
-		s := ensureOn(t, db.Pool, fmt.Sprint("given up ", n))
-		abandoned, stop := start(t, pool, s, stream.AppenderConfig{})
-		mustAppend(t, abandoned, messages("before")...)
-		giveBack := occupySessions(t, pool)
-		all := submitAll(t, []*stream.Appender{appenders[0], abandoned}, "one")
-		abandoned.Abandon()
-		stop()
-		giveBack()
-		all.Wait()
-		mustAppend(t, appenders[0], messages("after")...)
-	}
 }
 
 // TestAppenders_AbandonedBesideAFullRound: other Appenders have filled the open round, and
@@ -236,9 +210,7 @@ func TestAppenders_OneOfARoundCallsBackForLong(t *testing.T) {
 	release := make(chan struct{})
 	defer close(release)
 	for _, a := range appenders[:20] {
-		if err := a.Submit(t.Context(), messages("blocks"), func(stream.Appended, error) { <-release }); err != nil {
-			t.Fatal(err)
-		}
+		must(t, a.Submit(t.Context(), messages("blocks"), func(stream.Appended, error) { <-release }))
 	}
 	others := submitAll(t, appenders[20:], "goes on")
 	giveBack()

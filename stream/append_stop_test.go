@@ -1,12 +1,14 @@
 package stream_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -96,6 +98,35 @@ func block(t *testing.T, db pgtest.DB) pgx.Tx {
 	lock := begin(t, db.Pool, "")
 	exec(t, lock, `LOCK TABLE tidewire.stream_1000 IN ACCESS EXCLUSIVE MODE`)
 	return lock
+}
+
+func TestAppender_FullWaitsAndObeysContext(t *testing.T) {
+	t.Parallel()
+	db, s := ensureOwn(t)
+	lock := block(t, db)
+	var stored atomic.Int64
+	a, stop := start(t, db.Pool, s, stream.AppenderConfig{MaxBatchBytes: 1 << 20})
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	accepted, most := 0, 2*16+1
+	var err error
+	for msgs := []stream.Message{{Payload: make([]byte, 64<<10)}}; err == nil && accepted <= most; accepted++ {
+		err = a.Submit(ctx, msgs, func(_ stream.Appended, err error) {
+			if err != nil {
+				t.Error(err)
+			}
+			stored.Add(1)
+		})
+	}
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("%d calls of 64 KiB into two batches of 1 MiB: %v, want the context's error", accepted, err)
+	}
+	accepted-- // the last one was not accepted
+	rollBack(t, lock)
+	stop()
+	if int(stored.Load()) != accepted {
+		t.Errorf("%d stored, %d accepted", stored.Load(), accepted)
+	}
 }
 
 func TestAppender_AbandonAnswersEverybody(t *testing.T) {

@@ -336,9 +336,7 @@ func TestAppendTogether_Heads(t *testing.T) {
 			}
 			var firsts []int64
 			ids := []int32{a.ID(), b.ID(), own.ID()}
-			if err := db.Pool.QueryRow(t.Context(), send, n+1, ids, heads, sizes, batches).Scan(&firsts); err != nil {
-				t.Fatal(err)
-			}
+			must(t, db.Pool.QueryRow(t.Context(), send, n+1, ids, heads, sizes, batches).Scan(&firsts))
 			var want []int64
 			for i := range ends {
 				want = append(want, ends[i]+1)

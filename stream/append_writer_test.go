@@ -65,15 +65,11 @@ func TestWriter_EveryMethodStoresEveryPayload(t *testing.T) {
 		defer w.Close()
 		for round := range 2 {
 			b := batchOf(payloads...)
-			if err := w.Write(t.Context(), b); err != nil {
-				t.Fatal(err)
-			}
+			must(t, w.Write(t.Context(), b))
 			if want := int64(round*len(payloads) + 1); b.First != want {
 				t.Errorf("%s: batch %d begins at %d, want %d", name, round, b.First, want)
 			}
-			if err := other.Write(t.Context(), batchOf([]byte("x"))); err != nil {
-				t.Fatal(err)
-			}
+			must(t, other.Write(t.Context(), batchOf([]byte("x"))))
 		}
 		rows := stored(t, db)
 		for i, r := range rows {
@@ -84,9 +80,7 @@ func TestWriter_EveryMethodStoresEveryPayload(t *testing.T) {
 		if len(rows) != 2*len(payloads) {
 			t.Errorf("%s: %d rows, want %d", name, len(rows), 2*len(payloads))
 		}
-		if err := ingestlog.Recreate(t.Context(), db.Pool, ""); err != nil {
-			t.Fatal(err)
-		}
+		must(t, ingestlog.Recreate(t.Context(), db.Pool, ""))
 	}
 	if n := value[int](t, db.Pool, `SELECT count(*) FROM other`); n != 2*len(allMethods) {
 		t.Errorf("%d rows in the other table, want %d", n, 2*len(allMethods))
@@ -169,9 +163,7 @@ func TestWriter_FrozenInAnyPool(t *testing.T) {
 			defer cancel()
 			var f freezer
 			frozen := stream.NewWriter(f.pool(t, db.URL), stream.WriterConfig{Method: stream.Copy, Timeout: time.Hour})
-			if err := frozen.Write(ctx, batchOf([]byte("before"))); err != nil {
-				t.Fatal(err)
-			}
+			must(t, frozen.Write(ctx, batchOf([]byte("before"))))
 			f.left.Store(64 << 10)
 			failed := make(chan error, 1)
 			freezing, stop := context.WithCancel(ctx)
@@ -219,20 +211,14 @@ func TestWriter_LeavesNoSettings(t *testing.T) {
 	s := ensureWith(t, pool, "s", stream.Options{})
 	wantDefaults("Ensure")
 	w := stream.NewWriter(pool, stream.WriterConfig{})
-	if err := w.Write(t.Context(), batchOf([]byte("x"))); err != nil {
-		t.Fatal(err)
-	}
+	must(t, w.Write(t.Context(), batchOf([]byte("x"))))
 	w.Close()
 	wantDefaults("a Writer")
 	i := ingestlog.NewInserter(pool, ingestlog.InserterConfig{})
-	if err := i.Insert(t.Context(), [][]byte{[]byte("y")}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, i.Insert(t.Context(), [][]byte{[]byte("y")}))
 	i.Close()
 	wantDefaults("an Inserter")
-	if err := s.SetRetention(t.Context(), stream.Retention{MaxAge: time.Hour}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.SetRetention(t.Context(), stream.Retention{MaxAge: time.Hour}))
 	wantDefaults("Alter")
 }
 

@@ -20,9 +20,7 @@ import (
 func program(t *testing.T, db pgtest.DB, name string) string {
 	t.Helper()
 	var server int
-	if err := db.Pool.QueryRow(t.Context(), `SELECT current_setting('server_version_num')::int / 10000`).Scan(&server); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Pool.QueryRow(t.Context(), `SELECT current_setting('server_version_num')::int / 10000`).Scan(&server))
 	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/" + name)
 	if path, err := osexec.LookPath(name); err == nil {
 		found = append(found, path)
@@ -92,9 +90,7 @@ func TestBackup(t *testing.T) {
 	reach(t, db.Pool, streams[0])
 	busy := openGroup(t, gs, streams[0], "busy")
 	for n, before := int64(1), currentTable(t, db); n%20 > 0 || currentTable(t, db) == before; n++ {
-		if _, err := busy.Commit(ctx, n); err != nil {
-			t.Fatal(err)
-		}
+		mustCommit(t, busy, n)
 	}
 	stopGroups() // the table that is not in use has been cleared
 	exec(t, db.Pool, `SELECT tidewire.clear_offsets()`)
@@ -102,9 +98,7 @@ func TestBackup(t *testing.T) {
 		for _, s := range streams {
 			exec(t, db.Pool, agedSQL, 2*stream.KeepRequests)
 			exec(t, db.Pool, agedSharedSQL, 2*stream.KeepRequests)
-			if err := stream.RotateRequests(ctx, db.Pool, lookUp(t, db.Pool, s.Name())); err != nil {
-				t.Fatal(err)
-			}
+			must(t, stream.RotateRequests(ctx, db.Pool, lookUp(t, db.Pool, s.Name())))
 		}
 	}
 	commitTx(t, ddl)
@@ -156,9 +150,7 @@ func TestDrop_TakesAllAndFreesTheName(t *testing.T) {
 	db, s := ensure(t)
 	a := run(t, db.Pool, s, stream.AppenderConfig{})
 	mustAppend(t, a, stream.Message{Payload: []byte("gone")})
-	if err := stream.Drop(t.Context(), db.Pool, "orders"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, stream.Drop(t.Context(), db.Pool, "orders"))
 	if err := stream.Drop(t.Context(), db.Pool, "orders"); !errors.Is(err, stream.ErrNotFound) {
 		t.Errorf("Drop again: %v, want ErrNotFound", err)
 	}

@@ -187,9 +187,7 @@ func TestClient_Dropped(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := c.Drop(t.Context(), "again"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.Drop(t.Context(), "again"))
 		for range 2 {
 			if _, err := gone.Append(t.Context(), stream.Message{}); !errors.Is(err, stream.ErrNotFound) {
 				t.Errorf("%+v: an append to what is dropped: %v", opts, err)
@@ -227,9 +225,7 @@ func TestClient_OtherProcesses(t *testing.T) {
 		}
 	}
 	tx := begin(t, db.Pool, pgx.ReadCommitted)
-	if err := orders.AppendTx(t.Context(), tx, messages("three")...); err != nil {
-		t.Fatal(err)
-	}
+	must(t, orders.AppendTx(t.Context(), tx, messages("three")...))
 	commitTx(t, tx)
 	orders.Notify()
 	if text := <-got; text != "three" {

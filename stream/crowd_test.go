@@ -63,6 +63,15 @@ func (c *crowd) ack(i int, payloads []string, first int64) {
 	c.answers.add()
 }
 
+// mayHave notes messages that may be stored.
+func (c *crowd) mayHave(i int, payloads []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, p := range payloads {
+		c.maybe[i][p] = true
+	}
+}
+
 func parts(name string, n int) (all []string) {
 	for i := range n {
 		all = append(all, fmt.Sprint(name, "/", i))
@@ -86,6 +95,9 @@ func (c *crowd) append(node, i int, random *rand.Rand) {
 			cancel()
 			if at, err = a.AppendAs(context.Background(), id, messages(payloads...)...); err == nil {
 				c.ack(i, payloads, at.First)
+			} else if errors.Is(err, stream.ErrSequenceTooOld) { // its record was rotated away
+				c.mayHave(i, payloads)
+				err = nil
 			}
 		}
 		if err != nil {
@@ -132,11 +144,7 @@ func (c *crowd) transact(node, worker int, random *rand.Rand) {
 			case err == nil:
 				c.ack(i, payloads, 0)
 			case pg.Code(err) != "40P01" && (pg.Code(err) == "" || pg.Retryable(err)): // no deadlocks
-				c.mu.Lock()
-				for _, p := range payloads {
-					c.maybe[i][p] = true
-				}
-				c.mu.Unlock()
+				c.mayHave(i, payloads)
 			default:
 				c.t.Error(err)
 			}
@@ -232,8 +240,8 @@ func (c *crowd) check(i int, s *stream.Stream) {
 	}
 }
 
-// TestAllAtOnce: nodes append, send requests twice, publish in their own transactions, and read, while streams move to their own tables
-// and sessions are terminated.
+// TestAllAtOnce: nodes append, send requests twice, publish in their own transactions, and read, while a stream moves to its own tables,
+// the records of requests are rotated, answers are lost, and sessions are terminated.
 func TestAllAtOnce(t *testing.T) {
 	t.Parallel()
 	notShort(t)
@@ -245,6 +253,7 @@ func TestAllAtOnce(t *testing.T) {
 		c.run(seed, []stream.HubConfig{{Announce: true, TailBytes: 8 << 10, PageMessages: 20, PageBytes: 2 << 10}, {NoListen: true, Poll: 20 * time.Millisecond, PageMessages: 7}}, func() {
 			for n := range 4 {
 				c.answers.wait(t, 100+random.IntN(100))
+				rotateBoth(t, db)
 				if n == 1 {
 					testkit.Eventually(t, "the stream moves", func() bool { // its session may be terminated, too
 						_, err := db.Pool.Exec(context.Background(), `SELECT tidewire.own_stream(id) FROM tidewire.stream WHERE name = 'moves'`)
@@ -297,9 +306,7 @@ func killedWithoutLoad(t *testing.T, server *embedpg.Server, pool *pgxpool.Pool,
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := server.Kill(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, server.Kill(t.Context()))
 	a, stop := start(t, pool, s, stream.AppenderConfig{})
 	stored := submitAll(t, []*stream.Appender{a}, "kept")
 	var waiting, calling sync.WaitGroup
@@ -318,12 +325,22 @@ func killedWithoutLoad(t *testing.T, server *embedpg.Server, pool *pgxpool.Pool,
 	calling.Wait()
 	stopGroups()
 	waiting.Wait()
-	if err := server.Restart(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, server.Restart(t.Context()))
 	stop()
 	stored.Wait()
 	if all, err := s.Read(t.Context(), head, 10); err != nil || len(all) != 1 || all[0].Position != stored.firsts[0] || stored.errs[0] != nil {
 		t.Errorf("stored %v, %v, want one at %d, %v", all, err, stored.firsts[0], stored.errs[0])
+	}
+}
+
+// rotateBoth rotates the records of requests, as if they had expired. It may find that a session was terminated.
+func rotateBoth(t *testing.T, db pgtest.DB) {
+	t.Helper()
+	exec(t, db.Pool, agedSQL, stream.KeepRequests)
+	exec(t, db.Pool, agedSharedSQL, stream.KeepRequests)
+	for _, name := range []string{"stays", "own"} {
+		if err := stream.RotateRequests(t.Context(), db.Pool, lookUp(t, db.Pool, name)); err != nil && !pg.Retryable(err) {
+			t.Error(err)
+		}
 	}
 }

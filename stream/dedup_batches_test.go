@@ -11,6 +11,7 @@ import (
 
 	"github.com/tidewire/tidewire/internal/pg"
 	"github.com/tidewire/tidewire/internal/pgtest"
+	"github.com/tidewire/tidewire/internal/testkit"
 	"github.com/tidewire/tidewire/migrate"
 )
 
@@ -84,6 +85,38 @@ func TestWriter_KeepsMarksOfUnansweredBatches(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantMarks(t, db, "after a batch", 3) // and its own
+}
+
+// TestCommitter_ForgetsItsOwnMarks, as a writer does.
+func TestCommitter_ForgetsItsOwnMarks(t *testing.T) {
+	t.Parallel()
+	db := migrated(t)
+	c := joinCommitter(db.Pool)
+	defer c.leave()
+	mustExec(t, db, `INSERT INTO tidewire.batch SELECT $1, n, n FROM generate_series(0, 99) AS n`, c.id)
+	c.do(func(*round) {
+		c.number, c.marks = 99, batchGC{since: time.Now().Add(-keepMarks), number: 100}
+		c.alone++ // as if another stream wrote alone
+	})
+	s, err := Ensure(t.Context(), db.Pool, "s", Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := NewAppender(db.Pool, s, AppenderConfig{})
+	a.Start()
+	defer a.Stop()
+	for n := range 3 { // it begins alone
+		if _, err := a.Append(t.Context(), Message{}); err != nil {
+			t.Fatal(err)
+		}
+		if n == 0 {
+			testkit.Eventually(t, "it writes with others", func() bool { return !a.alone.Load() })
+		}
+	}
+	var marks int
+	if err := db.Pool.QueryRow(t.Context(), `SELECT count(*) FROM tidewire.batch WHERE writer = $1`, c.id).Scan(&marks); err != nil || marks != 2 {
+		t.Errorf("%d marks, %v, want those of two rounds", marks, err)
+	}
 }
 
 // TestWriterConfig_LockTimeout: it is bounded, because AtTime searches back by

@@ -1,6 +1,7 @@
 package stream_test
 
 import (
+	"context"
 	"errors"
 	"math"
 	"net"
@@ -225,6 +226,11 @@ func TestAppendAs_Expires(t *testing.T) {
 	ensureBoth(t, func(t *testing.T, db pgtest.DB, s *stream.Stream) {
 		a := run(t, db.Pool, s, stream.AppenderConfig{})
 		first := mustAppendAs(t, a, stream.RequestID{Client: "p", Sequence: 5}, "once")
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := stream.RotateRequests(ended, db.Pool, s); err == nil {
+			t.Error("a rotation that failed is not tried again")
+		}
 		age(t, db, s, 1)
 		if again := mustAppendAs(t, a, stream.RequestID{Client: "p", Sequence: 5}, "once"); again != first {
 			t.Errorf("repeated in the window: %d, want %d", again, first)
@@ -268,9 +274,7 @@ func TestAppendAs_AfterAnOutage(t *testing.T) {
 		for hour := range 3 {
 			exec(t, db.Pool, `UPDATE tidewire.request_window `+pass, time.Hour)
 			exec(t, db.Pool, `UPDATE tidewire.shared_request_window `+pass, time.Hour)
-			if err := stream.RotateRequests(t.Context(), db.Pool, s); err != nil {
-				t.Fatal(err)
-			}
+			must(t, stream.RotateRequests(t.Context(), db.Pool, s))
 			if again := mustAppendAs(t, a, stream.RequestID{Client: "p", Sequence: 5}, "once"); again != first {
 				t.Errorf("repeated after outage %d: %d, want %d", hour, again, first)
 			}
@@ -280,9 +284,7 @@ func TestAppendAs_AfterAnOutage(t *testing.T) {
 		for minute := range minutes - 6 { // in which a process checks; of each outage two minutes count
 			exec(t, db.Pool, `UPDATE tidewire.request_window `+pass, time.Minute)
 			exec(t, db.Pool, `UPDATE tidewire.shared_request_window `+pass, time.Minute)
-			if err := stream.RotateRequests(t.Context(), db.Pool, s); err != nil {
-				t.Fatal(err)
-			}
+			must(t, stream.RotateRequests(t.Context(), db.Pool, s))
 			_, err := a.AppendAs(t.Context(), stream.RequestID{Client: "p", Sequence: 5}, messages("once")...)
 			if gone := errors.Is(err, stream.ErrSequenceTooOld); gone != (minute == minutes-7) {
 				t.Errorf("%d minutes later: %v", minute+1, err)
@@ -331,9 +333,7 @@ func TestAppendAs_DropTakesTheRecords(t *testing.T) {
 				age(t, db, s, sequence)
 			}
 		}
-		if err := stream.Drop(t.Context(), db.Pool, "orders"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, stream.Drop(t.Context(), db.Pool, "orders"))
 		if _, err := a.AppendAs(t.Context(), stream.RequestID{Client: "p", Sequence: 3}, messages("x")...); !errors.Is(err, stream.ErrNotFound) {
 			t.Errorf("AppendAs to a dropped stream: %v, want ErrNotFound", err)
 		}

@@ -155,9 +155,7 @@ func TestGroups_ManyGroupsRotateSeldom(t *testing.T) {
 	exec(t, db.Pool, `SELECT tidewire.ensure_group(1000, 'group ' || n, 0) FROM generate_series(1, 1000) AS n`)
 	rotations, last := 0, currentTable(t, db)
 	for n := range int64(100) {
-		if _, err := g.Commit(t.Context(), n+1); err != nil {
-			t.Fatal(err)
-		}
+		mustCommit(t, g, n+1)
 		if now := currentTable(t, db); now != last {
 			rotations++
 			last = now

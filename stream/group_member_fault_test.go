@@ -297,9 +297,7 @@ func TestMember_ParksWhatIsTooOld(t *testing.T) {
 	if err != nil || len(all) != 1 || len(all[0].Partitions) != 2 {
 		t.Errorf("members %v, %v, want one that has both partitions", all, err)
 	}
-	if err := g.Seek(t.Context(), 2); err != nil {
-		t.Fatal(err)
-	}
+	must(t, g.Seek(t.Context(), 2))
 	if text := <-got; text != "kept" {
 		t.Errorf("delivered %q, want what was kept", text)
 	}

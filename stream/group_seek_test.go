@@ -31,9 +31,7 @@ func TestSeekGroup_EveryStart(t *testing.T) {
 			}
 			wantOffset(t, g, c.want)
 		}
-		if _, err := g.Commit(t.Context(), 2); err != nil {
-			t.Fatal(err)
-		}
+		mustCommit(t, g, 2)
 		wantOffset(t, g, 2)
 		var lost *stream.HistoryLostError
 		if _, err := s.SeekGroup(t.Context(), "g", stream.After(4)); !errors.As(err, &lost) || lost.Last != 3 {
@@ -48,9 +46,7 @@ func TestSeekGroup_EveryStart(t *testing.T) {
 			}
 		}
 		wantOffset(t, g, 2)
-		if err := stream.Drop(t.Context(), db.Pool, s.Name()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, stream.Drop(t.Context(), db.Pool, s.Name()))
 		if _, err := s.SeekGroup(t.Context(), "g", stream.Start{}); !errors.Is(err, stream.ErrNotFound) {
 			t.Errorf("a dropped stream: %v, want ErrNotFound", err)
 		}
@@ -112,9 +108,7 @@ func TestRetention_IsWhatWasSet(t *testing.T) {
 	db := setup(t)
 	s := ensureWith(t, db.Pool, "parts", stream.Options{Partitions: 2})
 	for _, want := range []stream.Retention{{}, {MaxAge: time.Hour, MaxBytes: 1 << 20, Consumed: true}, {Consumed: true}, {}} {
-		if err := s.SetRetention(t.Context(), want); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.SetRetention(t.Context(), want))
 		if got, err := s.Retention(t.Context()); err != nil || got != want {
 			t.Errorf("%+v, %v, want %+v", got, err, want)
 		}
@@ -124,9 +118,7 @@ func TestRetention_IsWhatWasSet(t *testing.T) {
 			t.Errorf("of a partition: %+v, %v, want %+v", got, err, part)
 		}
 	}
-	if err := stream.Drop(t.Context(), db.Pool, "parts"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, stream.Drop(t.Context(), db.Pool, "parts"))
 	if _, err := s.Retention(t.Context()); !errors.Is(err, stream.ErrNotFound) {
 		t.Errorf("a dropped stream: %v, want ErrNotFound", err)
 	}
@@ -174,14 +166,10 @@ func TestGroup_CommitAheadOfASealedSegment(t *testing.T) {
 		alter(t, db.Pool, s, stream.Retention{MaxAge: oldAge, Consumed: true})
 		keepOnce(t, db.Pool)
 		wantEnd("kept for a group", 5)
-		if _, err := unread.Commit(t.Context(), 5); err != nil {
-			t.Fatal(err)
-		}
+		mustCommit(t, unread, 5)
 		keepOnce(t, db.Pool)
 		stands(t, "emptied", s, 6, 5)
-		if err := g.Seek(t.Context(), 0); err != nil {
-			t.Fatal(err)
-		}
+		must(t, g.Seek(t.Context(), 0))
 		wantEnd("emptied", 5)
 		wantEnd("goes on", mustAppend(t, a, messages("next")...))
 	})

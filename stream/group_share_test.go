@@ -206,9 +206,7 @@ func TestCoordinator_LongWriter(t *testing.T) {
 	tx := begin(t, db.Pool, "read committed")
 	exec(t, tx, `SELECT tidewire.hold_ownerships(ARRAY[$1::bigint])`, o.Token)
 	until := func() (at time.Time) {
-		if err := db.Pool.QueryRow(t.Context(), `SELECT max(until) FROM tidewire.share_member`).Scan(&at); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.Pool.QueryRow(t.Context(), `SELECT max(until) FROM tidewire.share_member`).Scan(&at))
 		return at
 	}
 	for range 3 {
@@ -238,9 +236,7 @@ func TestCoordinator_WritesWhileOwned(t *testing.T) {
 	tx := begin(t, db.Pool, "read committed")
 	var lasting []int64
 	hold := func() []int64 {
-		if err := tx.QueryRow(t.Context(), `SELECT tidewire.hold_ownerships(ARRAY[$1::bigint])`, o.Token).Scan(&lasting); err != nil {
-			t.Fatal(err)
-		}
+		must(t, tx.QueryRow(t.Context(), `SELECT tidewire.hold_ownerships(ARRAY[$1::bigint])`, o.Token).Scan(&lasting))
 		return lasting
 	}
 	if len(hold()) != 1 {
@@ -314,9 +310,7 @@ func TestCoordinator_DeadConnection(t *testing.T) {
 	later.Store(true)
 	dead.Store(true)
 	lasts := func() (at time.Time) {
-		if err := db.Pool.QueryRow(t.Context(), `SELECT until FROM tidewire.share_member`).Scan(&at); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.Pool.QueryRow(t.Context(), `SELECT until FROM tidewire.share_member`).Scan(&at))
 		return at
 	}
 	until := lasts()

@@ -41,9 +41,7 @@ func TestGroup_CommitLater(t *testing.T) {
 		t.Errorf("%d transactions, want one for all", n)
 	}
 	all[3].CommitLater(150)
-	if err := all[3].Seek(t.Context(), 6); err != nil {
-		t.Fatal(err)
-	}
+	must(t, all[3].Seek(t.Context(), 6))
 	all[7].CommitLater(200)
 	stop()
 	for i, want := range map[int]int64{1: 99, 3: 6, 7: 200} {
@@ -124,9 +122,7 @@ func TestGroup_OffsetMissing(t *testing.T) {
 	if got, err := other.Commit(t.Context(), 7); err != nil || got != 7 {
 		t.Errorf("another group: %d, %v", got, err)
 	}
-	if err := g.Seek(t.Context(), 5); err != nil {
-		t.Fatal(err)
-	}
+	must(t, g.Seek(t.Context(), 5))
 	wantOffset(t, g, 5)
 }
 
@@ -151,9 +147,7 @@ func TestGroup_CommitsForwardAndSeeksAnywhere(t *testing.T) {
 		wantOffset(t, there, c.want)
 	}
 	for _, to := range []int64{2, 100, 100, 0} {
-		if err := there.Seek(t.Context(), to); err != nil {
-			t.Fatal(err)
-		}
+		must(t, there.Seek(t.Context(), to))
 		wantOffset(t, here, to)
 	}
 	if got, err := here.Commit(t.Context(), 4); err != nil || got != 4 {
@@ -200,9 +194,7 @@ func TestGroups_OpenListDrop(t *testing.T) {
 		t.Errorf("Stream.Groups: %s, want %s", got, want)
 	}
 	g := openGroup(t, gs, s, "all")
-	if err := s.DropGroup(t.Context(), "all"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.DropGroup(t.Context(), "all"))
 	wantNotFound(t, g)
 	if err := s.DropGroup(t.Context(), "all"); !errors.Is(err, stream.ErrNotFound) {
 		t.Errorf("DropGroup again: %v, want ErrNotFound", err)
@@ -214,9 +206,7 @@ func TestGroups_OpenListDrop(t *testing.T) {
 		}
 	}
 	g = openGroup(t, gs, s, "end")
-	if err := stream.Drop(t.Context(), db.Pool, "orders"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, stream.Drop(t.Context(), db.Pool, "orders"))
 	wantNotFound(t, g)
 	if _, err := gs.Open(t.Context(), s, "new", stream.GroupOptions{}); !errors.Is(err, stream.ErrNotFound) {
 		t.Errorf("Open of a dropped stream: %v, want ErrNotFound", err)

@@ -110,11 +110,22 @@ func value[T any](t *testing.T, on interface {
 	return v
 }
 
-func rollBack(t *testing.T, tx pgx.Tx) {
+func must(t *testing.T, err error) {
 	t.Helper()
-	if err := tx.Rollback(t.Context()); err != nil {
+	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+func mustCommit(t *testing.T, g *stream.Group, position int64) {
+	t.Helper()
+	_, err := g.Commit(t.Context(), position)
+	must(t, err)
+}
+
+func rollBack(t *testing.T, tx pgx.Tx) {
+	t.Helper()
+	must(t, tx.Rollback(t.Context()))
 }
 
 func ensureWith(t *testing.T, pool *pgxpool.Pool, name string, opts stream.Options) *stream.Stream {
@@ -247,16 +258,12 @@ func publish(t *testing.T, tx pgx.Tx, s *stream.Stream, payloads ...string) {
 	for _, p := range payloads {
 		msgs = append(msgs, stream.Message{Payload: []byte(p)})
 	}
-	if err := s.AppendTx(t.Context(), tx, msgs...); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.AppendTx(t.Context(), tx, msgs...))
 }
 
 func commitTx(t *testing.T, tx pgx.Tx) {
 	t.Helper()
-	if err := tx.Commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, tx.Commit(t.Context()))
 }
 
 func exec(t *testing.T, tx interface {
@@ -272,9 +279,7 @@ var levels = []pgx.TxIsoLevel{pgx.ReadCommitted, pgx.RepeatableRead, pgx.Seriali
 
 func dbName(t *testing.T, db pgtest.DB) (name string) {
 	t.Helper()
-	if err := db.Pool.QueryRow(t.Context(), `SELECT current_database()`).Scan(&name); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Pool.QueryRow(t.Context(), `SELECT current_database()`).Scan(&name))
 	return name
 }
 

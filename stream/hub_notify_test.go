@@ -37,9 +37,7 @@ func TestHub_ListensAgain(t *testing.T) {
 	if _, err := tx.Exec(t.Context(), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%' AND datname = current_database()`); err != nil {
 		t.Fatal(err)
 	}
-	if err := tx.Commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, tx.Commit(t.Context()))
 	if page := next(t, sub); len(page) != 1 {
 		t.Errorf("page %v, want one message", page)
 	}

@@ -188,9 +188,7 @@ func TestHub_DroppedStream(t *testing.T) {
 	waiting, kept := subscribe(t, h, s, stream.After(0)), subscribe(t, h, other, stream.AtEnd())
 	changed, stop := h.Watch(s)
 	defer stop()
-	if err := stream.Drop(t.Context(), db.Pool, "orders"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, stream.Drop(t.Context(), db.Pool, "orders"))
 	if page, err := waiting.Next(t.Context()); !errors.Is(err, stream.ErrNotFound) {
 		t.Errorf("Next: %v, %v, want ErrNotFound", page, err)
 	}
@@ -302,9 +300,7 @@ func TestSubscription_TryNext(t *testing.T) {
 			want = first
 		}
 		for want < first+3 {
-			if err := sub.Wait(ctx); err != nil {
-				t.Fatal(err)
-			}
+			must(t, sub.Wait(ctx))
 			page, err := sub.TryNext(ctx, 2)
 			if err != nil || len(page) > 2 {
 				t.Fatalf("round %d: %d messages, %v", round, len(page), err)

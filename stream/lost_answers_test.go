@@ -121,9 +121,7 @@ func TestWriter_LostConnectionsStoreLargeBatchesOnce(t *testing.T) {
 				for n := range 16 {
 					large := bytes.Repeat([]byte{byte(n)}, 40_000)
 					b := batchOf(large, large)
-					if err := w.Write(t.Context(), b); err != nil {
-						t.Fatal(err)
-					}
+					must(t, w.Write(t.Context(), b))
 					want = append(want, row{b.First, large}, row{b.First + 1, large})
 				}
 				if rows := stored(t, db); !reflect.DeepEqual(rows, want) {
@@ -213,9 +211,7 @@ func TestInserter_LostConnectionsStoreEachRowOnce(t *testing.T) {
 						payloads[i] = fmt.Appendf(nil, "%02d %d", n, i)
 						want = append(want, string(payloads[i]))
 					}
-					if err := in.Insert(t.Context(), payloads); err != nil {
-						t.Fatal(err)
-					}
+					must(t, in.Insert(t.Context(), payloads))
 				}
 				var got []string
 				for _, r := range stored(t, db) {
@@ -358,9 +354,7 @@ func TestWriter_StagedIsRefused(t *testing.T) {
 		if n == 2 { // the session has prepared with the second
 			plan.cutNext()
 		}
-		if err := w.Write(t.Context(), batchOf(large)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, w.Write(t.Context(), batchOf(large)))
 	}
 	if rows := stored(t, db); len(rows) != 4 {
 		t.Errorf("%d rows, want 4", len(rows))

@@ -64,9 +64,7 @@ func TestAppendTx_StoresAsAppendDoes(t *testing.T) {
 	}
 	mustAppend(t, run(t, db.Pool, s, stream.AppenderConfig{}), msgs...)
 	tx := begin(t, db.Pool, "")
-	if err := s.AppendTx(t.Context(), tx, msgs...); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.AppendTx(t.Context(), tx, msgs...))
 	commitTx(t, tx)
 	all := everything(t, s)
 	for i := range all {
@@ -92,9 +90,7 @@ func TestAppendTx_Refuses(t *testing.T) {
 	late := begin(t, db.Pool, "")
 	publish(t, late, s, "too late")
 	commitTx(t, tx)
-	if err := stream.Drop(t.Context(), pools(t, db.URL, 1)[0], "orders"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, stream.Drop(t.Context(), pools(t, db.URL, 1)[0], "orders"))
 	if err := late.Commit(t.Context()); pg.Code(err) != "TW003" {
 		t.Errorf("commit after the drop: %v, want TW003", err)
 	}
@@ -301,9 +297,7 @@ func TestPublish_TablesOfAStranger(t *testing.T) {
 
 func idOf(t *testing.T, db pgtest.DB, name string) (id string) {
 	t.Helper()
-	if err := db.Pool.QueryRow(t.Context(), `SELECT id::text FROM tidewire.stream WHERE name = $1`, name).Scan(&id); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Pool.QueryRow(t.Context(), `SELECT id::text FROM tidewire.stream WHERE name = $1`, name).Scan(&id))
 	return id
 }
 

@@ -138,9 +138,7 @@ func TestPartitions_Most(t *testing.T) {
 			if info := inspect(t, s); info.Head != int64(most) || info.Segments != most {
 				t.Errorf("Info: %+v", info)
 			}
-			if err := stream.Drop(t.Context(), db.Pool, "most"); err != nil {
-				t.Fatal(err)
-			}
+			must(t, stream.Drop(t.Context(), db.Pool, "most"))
 			if after := relations(t, db); after != before {
 				t.Errorf("%d relations and rows are left", after-before)
 			}
@@ -171,9 +169,7 @@ func TestPartitions_GoOnWhereOthersFailed(t *testing.T) {
 	if info, err := s.Info(t.Context()); err != nil || info.Head != 0 {
 		t.Errorf("a new stream: %+v, %v", info, err)
 	}
-	if err := stream.Drop(t.Context(), db.Pool, "half"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, stream.Drop(t.Context(), db.Pool, "half"))
 	if n := relations(t, db); n != 0 {
 		t.Errorf("%d relations and rows are left", n)
 	}
@@ -211,9 +207,7 @@ func TestPartitions_GroupsAreSummed(t *testing.T) {
 	for i := range 2 {
 		mustAppend(t, run(t, db.Pool, s.Partition(i), stream.AppenderConfig{}), messages("a", "b", "c")...)
 		g := openGroup(t, gs, s.Partition(i), "g")
-		if _, err := g.Commit(t.Context(), int64(i+1)); err != nil {
-			t.Fatal(err)
-		}
+		mustCommit(t, g, int64(i+1))
 	}
 	all, err := s.Groups(t.Context())
 	if err != nil || len(all) != 1 || all[0].Name != "g" || all[0].Offset != 3 || all[0].Lag != 3 {
@@ -289,9 +283,7 @@ func TestPublish_ToPartitions(t *testing.T) {
 			exec(t, tx, `SELECT tidewire.publish('parted', $1, NULL, 'sql')`, fmt.Sprint(n, "-", k))
 			exec(t, tx, `SELECT tidewire.publish('parted', NULL, NULL, $1)`, fmt.Appendf(nil, "%d keyless", n))
 		}
-		if err := s.AppendTx(t.Context(), tx, stream.Message{Key: "go 1"}, stream.Message{Key: "go 2"}, stream.Message{}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.AppendTx(t.Context(), tx, stream.Message{Key: "go 1"}, stream.Message{Key: "go 2"}, stream.Message{}))
 		commitTx(t, tx)
 	}
 	stored, keyless := 0, make(map[string]int)

@@ -153,9 +153,7 @@ func TestHistory_NothingBetween(t *testing.T) {
 			appendEach(t, a, "kept", 20)
 			groups, _ := runGroups(t, db.Pool, stream.GroupsConfig{})
 			group := openGroup(t, groups, s, "readers")
-			if _, err := group.Commit(t.Context(), 15); err != nil {
-				t.Fatal(err)
-			}
+			mustCommit(t, group, 15)
 			exec(t, db.Pool, `SELECT tidewire.begin_history()`)
 			exec(t, db.Pool, `SELECT tidewire.begin_history()`)
 			appendEach(t, a, "new", 5)
@@ -195,6 +193,26 @@ func TestHistory_PositionWithinAGap(t *testing.T) {
 	if page, err := s.Read(t.Context(), before, 1); err != nil || page[0].Position != kept[0] {
 		t.Errorf("read: %v, %v", page, err)
 	}
+}
+
+// TestHistory_FollowerFindsLosses: a node that has only followed a stream reports what is lost, too.
+func TestHistory_FollowerFindsLosses(t *testing.T) {
+	t.Parallel()
+	db, s := ensure(t)
+	hub, _ := runHub(t, db.Pool, stream.HubConfig{Poll: 50 * time.Millisecond})
+	a := run(t, db.Pool, s, stream.AppenderConfig{})
+	sub := subscribe(t, hub, s, stream.After(0))
+	appendEach(t, a, "kept", 5)
+	for lost := appendEach(t, a, "lost", 5); sub.Position() < lost[4]; {
+		next(t, sub)
+	}
+	exec(t, db.Pool, `DELETE FROM tidewire.shared_message WHERE position > 5`)
+	exec(t, db.Pool, `SELECT tidewire.begin_history()`)
+	testkit.Eventually(t, "losses are found", func() bool { return hub.Lost() > 0 })
+	if n := hub.Lost(); n != 5 {
+		t.Errorf("%d positions are said to be lost, want 5", n)
+	}
+	wantLost(t, "the subscription", nextError(t, sub), 5)
 }
 
 // TestHistory_LossesOfTwo: two histories begin before the first check: the losses of the first are found,

@@ -20,9 +20,7 @@ import (
 // keepOnce applies retention once.
 func keepOnce(t *testing.T, pool *pgxpool.Pool) {
 	t.Helper()
-	if err := stream.NewRetentionWorker(pool, stream.RetentionWorkerConfig{}).Round(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, stream.NewRetentionWorker(pool, stream.RetentionWorkerConfig{}).Round(t.Context()))
 }
 
 // fill stores messages of a shared stream from one position to another directly in the table, with times a
@@ -172,9 +170,7 @@ func TestRetentionWorker_Backlog(t *testing.T) {
 	fill(t, db, other, 1, 3)
 	gs, _ := runGroups(t, db.Pool, stream.GroupsConfig{})
 	g := openGroup(t, gs, s, "g")
-	if _, err := g.Commit(t.Context(), 11_111); err != nil {
-		t.Fatal(err)
-	}
+	mustCommit(t, g, 11_111)
 	alter(t, db.Pool, s, stream.Retention{Consumed: true})
 	alter(t, db.Pool, other, stream.Retention{MaxAge: time.Hour})
 	keepOnce(t, db.Pool)
@@ -334,39 +330,6 @@ func TestRetentionWorker_ManySharedStreams(t *testing.T) {
 	}
 }
 
-// TestRetentionWorker_SizesAreComputedSeldom: the size of a stream that has not grown much is computed
-// again only when the policy has changed.
-func TestRetentionWorker_SizesAreComputedSeldom(t *testing.T) {
-	t.Parallel()
-	db, s := ensure(t)
-	fill(t, db, s, 1, 800)
-	sized := func(want int64) {
-		t.Helper()
-		keepOnce(t, db.Pool)
-		var at int64
-		if err := db.Pool.QueryRow(t.Context(), `SELECT coalesce(sized, 0) FROM tidewire.retention WHERE stream = $1`, s.ID()).Scan(&at); err != nil || at != want {
-			t.Errorf("reckoned at %d, %v, want %d", at, err, want)
-		}
-	}
-	alter(t, db.Pool, s, stream.Retention{MaxBytes: 1 << 20})
-	sized(800)
-	fill(t, db, s, 801, 899)
-	sized(800)
-	fill(t, db, s, 900, 900)
-	sized(900)
-	alter(t, db.Pool, s, stream.Retention{MaxBytes: 10 * 102}) // 100 with a payload of 1 and a key of 1
-	keepOnce(t, db.Pool)
-	info := inspect(t, s)
-	if info.Head != 900 || info.Oldest < 885 || info.Oldest > 892 || info.Bytes > 1020 {
-		t.Errorf("%+v", info)
-	}
-	stands(t, "kept by size", s, info.Oldest, 900)
-	sized(900)
-	fill(t, db, s, 901, 905)
-	keepOnce(t, db.Pool)
-	stands(t, "and some more", s, info.Oldest+5, 905)
-}
-
 // nestedPlans runs a query in a transaction that is rolled back, and returns the plans of all statements that
 // functions ran.
 func nestedPlans(t *testing.T, db pgtest.DB, sql string, args ...any) string {
@@ -409,9 +372,7 @@ func TestAppendTogether_ManyRequests(t *testing.T) {
 	db := setup(t)
 	exec(t, db.Pool, `INSERT INTO tidewire.stream (name, keyed, shared) SELECT 's' || n, false, true FROM generate_series(1, $1) AS n`, streams)
 	var ids []int32
-	if err := db.Pool.QueryRow(t.Context(), `SELECT array_agg(id ORDER BY id) FROM tidewire.stream WHERE shared`).Scan(&ids); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Pool.QueryRow(t.Context(), `SELECT array_agg(id ORDER BY id) FROM tidewire.stream WHERE shared`).Scan(&ids))
 	text := nestedPlans(t, db, `SELECT FROM tidewire.append_together(7, 1, $1, array_fill(0::bigint, ARRAY[$2::int]), array_fill($3::int, ARRAY[$2::int]),
 		ARRAY(SELECT 1 + n / $3 FROM generate_series(0, $2 * $3 - 1) AS n), array_fill('x'::bytea, ARRAY[$2 * $3]), array_fill(NULL::text, ARRAY[$2 * $3]),
 		array_fill(NULL::jsonb, ARRAY[$2 * $3]), array_fill($3::int, ARRAY[$2::int]), array_fill('p'::text, ARRAY[$2 * $3]),

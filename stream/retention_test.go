@@ -36,9 +36,7 @@ func TestRetentionWorker_ChangedBeforeADrop(t *testing.T) {
 				var g *stream.Group
 				if grouped {
 					g = openGroup(t, gs, s, "first")
-					if _, err := g.Commit(t.Context(), 100); err != nil {
-						t.Fatal(err)
-					}
+					mustCommit(t, g, 100)
 				}
 				after := int64(0)
 				keepWith(t, db, func() {
@@ -81,9 +79,7 @@ func keep(t *testing.T, pool *pgxpool.Pool) {
 
 func alter(t *testing.T, pool *pgxpool.Pool, s *stream.Stream, r stream.Retention) {
 	t.Helper()
-	if err := s.SetRetention(t.Context(), r); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.SetRetention(t.Context(), r))
 }
 
 func inspect(t *testing.T, s *stream.Stream) stream.Info {
@@ -127,9 +123,7 @@ func TestSetRetention_Errors(t *testing.T) {
 	t.Parallel()
 	db, s := ensure(t)
 	gone := ensureWith(t, db.Pool, "gone", stream.Options{})
-	if err := stream.Drop(t.Context(), db.Pool, "gone"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, stream.Drop(t.Context(), db.Pool, "gone"))
 	if err := gone.SetRetention(t.Context(), stream.Retention{}); !errors.Is(err, stream.ErrNotFound) {
 		t.Errorf("no such stream: %v, want ErrNotFound", err)
 	}
@@ -145,9 +139,7 @@ func TestSetRetention_Errors(t *testing.T) {
 		}
 	}
 	alter(t, db.Pool, s, stream.Retention{MaxAge: time.Hour})
-	if err := stream.Drop(t.Context(), db.Pool, s.Name()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, stream.Drop(t.Context(), db.Pool, s.Name()))
 	if _, err := s.Info(t.Context()); !errors.Is(err, stream.ErrNotFound) {
 		t.Errorf("Info of a dropped stream: %v, want ErrNotFound", err)
 	}
@@ -163,9 +155,7 @@ func TestRetentionWorker_SweepsUpMarks(t *testing.T) {
 	db, s := ensure(t)
 	exec(t, db.Pool, `INSERT INTO tidewire.batch VALUES (1, 1, 1, now() - interval '2 days'), (1, 2, 2, now())`)
 	marks := func() (n int) {
-		if err := db.Pool.QueryRow(t.Context(), `SELECT count(*) FROM tidewire.batch WHERE writer = 1`).Scan(&n); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.Pool.QueryRow(t.Context(), `SELECT count(*) FROM tidewire.batch WHERE writer = 1`).Scan(&n))
 		return n
 	}
 	mustAppend(t, run(t, db.Pool, s, stream.AppenderConfig{}), messages("x")...)
@@ -327,9 +317,7 @@ func TestRetentionWorker_Consumed(t *testing.T) {
 			group *stream.Group
 			to    int64
 		}{{fast, last}, {slow, last - 1}} {
-			if _, err := c.group.Commit(t.Context(), c.to); err != nil {
-				t.Fatal(err)
-			}
+			mustCommit(t, c.group, c.to)
 		}
 		oldest := int64(1)
 		if isShared(t, db, s) { // where each message is dropped separately
@@ -342,9 +330,7 @@ func TestRetentionWorker_Consumed(t *testing.T) {
 		}
 		alter(t, db.Pool, s, stream.Retention{MaxAge: time.Hour, Consumed: true})
 		waitQuiet(t, db) // which still uses the old policy
-		if _, err := slow.Commit(t.Context(), last); err != nil {
-			t.Fatal(err)
-		}
+		mustCommit(t, slow, last)
 		waitRounds(t, steps, 4)
 		if info := inspect(t, s); info.Oldest != oldest {
 			t.Errorf("%+v: dropped before its age", info)

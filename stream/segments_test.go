@@ -29,9 +29,7 @@ func TestSegments_OldSnapshot(t *testing.T) {
 	alter(t, db.Pool, s, stream.Retention{MaxAge: oldAge})
 	keep(t, db.Pool)
 	waitInfo(t, s, "segments are dropped", func(i stream.Info) bool { return i.Oldest > 16384 })
-	if err := s.AppendTx(t.Context(), old, make([]stream.Message, 30_000)...); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.AppendTx(t.Context(), old, make([]stream.Message, 30_000)...))
 	commitTx(t, old)
 	if info := inspect(t, s); info.Head < 50500 {
 		t.Errorf("%+v: want 50,500 messages", info)
@@ -101,9 +99,7 @@ INSERT INTO tidewire.stream_1000 (position, payload) SELECT n, '' FROM generate_
 		t.Errorf("%d messages, want 27,400", len(all))
 	}
 	pool, steps := countingPool(t, db.URL, "tidewire.drop_segments")
-	if err := stream.Drop(t.Context(), pool, s.Name()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, stream.Drop(t.Context(), pool, s.Name()))
 	if n := steps.count.Load(); n != 1 {
 		t.Errorf("%d transactions dropped the oldest of 111 segments, want 1", n)
 	}

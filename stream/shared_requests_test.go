@@ -63,9 +63,7 @@ func rotateShared(t *testing.T, db pgtest.DB, s *stream.Stream) {
 // turn returns how often the records were rotated. Its last bit is the table in use.
 func turn(t *testing.T, db pgtest.DB) (n int) {
 	t.Helper()
-	if err := db.Pool.QueryRow(t.Context(), `SELECT turn FROM tidewire.shared_request_window`).Scan(&n); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Pool.QueryRow(t.Context(), `SELECT turn FROM tidewire.shared_request_window`).Scan(&n))
 	return n
 }
 
@@ -202,50 +200,6 @@ func TestSharedRequests_MoveCarriesThem(t *testing.T) {
 	}
 }
 
-// TestSharedRequests_RepeatedWhileItMoves: the repetition waits for the move, alone and beside
-// other streams.
-func TestSharedRequests_RepeatedWhileItMoves(t *testing.T) {
-	t.Parallel()
-	for _, beside := range []bool{false, true} {
-		t.Run(fmt.Sprint(beside), func(t *testing.T) {
-			t.Parallel()
-			db, s := ensure(t)
-			pool := smallPool(t, db, 8)
-			a, other := run(t, pool, s, stream.AppenderConfig{}), run(t, pool, ensureNamed(t, pool, "other", false), stream.AppenderConfig{})
-			p := stream.RequestID{Client: "p", Sequence: 1}
-			first := mustAppendAs(t, a, p, "once")
-			move := begin(t, db.Pool, pgx.ReadCommitted)
-			exec(t, move, `SELECT tidewire.own_stream($1)`, s.ID())
-			var got stream.Appended
-			var err error
-			var waiting sync.WaitGroup
-			waiting.Add(1)
-			giveBack := func() {}
-			if beside {
-				giveBack = occupySessions(t, pool)
-				// The first one has no other stream to share a round with.
-				if err := other.Submit(t.Context(), messages("x"), func(stream.Appended, error) {}); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if err := a.SubmitAs(t.Context(), p, messages("twice"), func(s stream.Appended, e error) { got, err = s, e; waiting.Done() }); err != nil {
-				t.Fatal(err)
-			}
-			giveBack()
-			awaitLockWaiter(t, db)
-			commitTx(t, move)
-			waiting.Wait()
-			if want := (stream.Appended{First: first, Last: first, Duplicate: true}); err != nil || got != want {
-				t.Errorf("%+v, %v, want %+v", got, err, want)
-			}
-			wantStored(t, s, "once")
-			if isShared(t, db, s) {
-				t.Error("the stream has not moved")
-			}
-		})
-	}
-}
-
 // appendAs stores one message like a client's first request, without the commit.
 func appendAs(t *testing.T, tx pgx.Tx, s *stream.Stream, p stream.RequestID, payload string) {
 	t.Helper()
@@ -269,9 +223,7 @@ func TestSharedRequests_MovesWhileItIsStored(t *testing.T) {
 	}()
 	awaitLockWaiter(t, db)
 	commitTx(t, request)
-	if err := <-moved; err != nil {
-		t.Fatal(err)
-	}
+	must(t, <-moved)
 	if got := sharedRecords(t, db, s); got != [3]int{} {
 		t.Errorf("%v are left", got)
 	}

@@ -30,8 +30,12 @@ func TestValidHeaders(t *testing.T) {
 		`{"a":"` + strings.Repeat("a", MaxHeaders-8) + `"}`:               true,
 		`{"a":"` + strings.Repeat("a", MaxHeaders-7) + `"}`:               false,
 	} {
-		if err := validHeaders([]byte(text)); (err == nil) != ok {
+		err := validHeaders([]byte(text))
+		if (err == nil) != ok {
 			t.Errorf("%.60s: %v, want valid %t", text, err, ok)
+		}
+		if wrong, is := errors.AsType[*InvalidError](err); err != nil && (!is || wrong.Field != "headers") {
+			t.Errorf("%.60s: %v, want an InvalidError of headers", text, err)
 		}
 	}
 }

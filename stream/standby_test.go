@@ -60,9 +60,7 @@ func answersWhenReplicated(t *testing.T, p pgtest.Pair) {
 				}
 				return <-both
 			})
-			if err := <-both; err != nil {
-				t.Fatal(err)
-			}
+			must(t, <-both)
 			if name != "deadline" { // the timeout of a commit is long
 				groups, _ := runGroups(t, p.Pool, stream.GroupsConfig{})
 				group := openGroup(t, groups, a, "g")
@@ -213,9 +211,7 @@ func standbyLags(t *testing.T, p pgtest.Pair) {
 		testkit.Eventually(t, what+": the standby is read", func() bool { all(); return reader.Stats().Standby > before })
 	}
 	awaitUse("it has received all")
-	if err := p.Standby.Freeze(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.Standby.Freeze(t.Context()))
 	ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond) // which is shorter than the standby's timeout
 	defer cancel()
 	if page, err := s.WithStandby(reader).ReadPage(ctx, 0, 100, 1<<20); err != nil || len(page) != 100 {
@@ -225,13 +221,9 @@ func standbyLags(t *testing.T, p pgtest.Pair) {
 	if reader.Problem() != "it does not answer in time" {
 		t.Errorf("it hangs: problem %q", reader.Problem())
 	}
-	if err := p.Standby.Thaw(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.Standby.Thaw(t.Context()))
 	awaitUse("it goes on")
-	if err := p.Standby.Stop(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.Standby.Stop(t.Context()))
 	all()
 	if reader.Problem() != "it cannot be reached" {
 		t.Errorf("it is stopped: problem %q", reader.Problem())

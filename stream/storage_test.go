@@ -1,7 +1,6 @@
 package stream_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -13,7 +12,6 @@ import (
 
 	"github.com/tidewire/tidewire/internal/pg"
 	"github.com/tidewire/tidewire/internal/pgtest"
-	"github.com/tidewire/tidewire/internal/testkit"
 	"github.com/tidewire/tidewire/stream"
 )
 
@@ -129,41 +127,6 @@ func TestAppendTx_NotSerializable(t *testing.T) {
 		if pg.Code(err) != "40001" {
 			t.Errorf("%s: %v, want 40001", pg.Code(err), err)
 		}
-	})
-}
-
-// TestAppendTx_BesideEnsureQueue: a publisher with a snapshot, and a transaction that makes a
-// queue from the stream, wait for the same lock, and do not deadlock.
-func TestAppendTx_BesideEnsureQueue(t *testing.T) {
-	t.Parallel()
-	ensureBoth(t, func(t *testing.T, db pgtest.DB, s *stream.Stream) {
-		holder := begin(t, db.Pool, pgx.ReadCommitted)
-		exec(t, holder, `SELECT pg_advisory_xact_lock(1953064037, $1)`, s.ID())
-		waiting := func(n int) {
-			testkit.Eventually(t, "waiters", func() bool {
-				return value[int](t, holder, `SELECT count(*) FROM pg_locks WHERE NOT granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`) >= n
-			})
-		}
-		tx := begin(t, db.Pool, pgx.RepeatableRead)
-		publish(t, tx, s, "x")
-		published, made := make(chan error, 1), make(chan error, 1)
-		go func() { published <- tx.Commit(context.Background()) }()
-		waiting(1)
-		go func() {
-			conn, err := pgx.Connect(context.Background(), db.URL)
-			if err == nil {
-				defer conn.Close(context.Background())
-				_, err = conn.Exec(context.Background(), `SELECT tidewire.ensure_queue($1, 5, '1 s', '1 min')`, s.ID())
-			}
-			made <- err
-		}()
-		waiting(2)
-		commitTx(t, holder)
-		pubErr, madeErr := <-published, <-made
-		if pg.Code(pubErr) == "40P01" || pg.Code(madeErr) == "40P01" {
-			t.Errorf("deadlock: commit: %v; ensure_queue: %v", pubErr, madeErr)
-		}
-		t.Logf("commit: %v; ensure_queue: %v", pubErr, madeErr)
 	})
 }
 
