@@ -70,7 +70,7 @@ func TestAppender_MethodsStoreTheSame(t *testing.T) {
 		{Key: "k", Headers: json.RawMessage(`{"b": [1, "ü"], "a": null}`), Payload: []byte("text")},
 		{Key: strings.Repeat("é", stream.MaxKey/2), Payload: []byte{0, 0xff}},
 		{Headers: json.RawMessage(`{}`)},
-		{Headers: json.RawMessage{}, Payload: bytes.Repeat([]byte{7}, 5<<20)},
+		{Headers: json.RawMessage{}, Payload: bytes.Repeat([]byte{7}, 1<<20)},
 		{Key: "last", Payload: []byte("end")},
 	}
 	type columns struct {
@@ -262,7 +262,7 @@ func TestAppender_RefusesOnlyWhatPostgreSQLDoes(t *testing.T) {
 // transaction holds delay no other stream, whether there are connections to wait on or not.
 func TestAppender_ManyOnFewConnections(t *testing.T) {
 	t.Parallel()
-	for conns, c := range map[int32]struct{ streams, locked, calls int }{2: {6, 2, 10}, 8: {40, 30, 3}} {
+	for conns, c := range map[int32]struct{ streams, locked, calls int }{2: {6, 2, 10}, 8: {24, 16, 3}} {
 		t.Run(fmt.Sprint(conns), func(t *testing.T) {
 			t.Parallel()
 			db := setup(t)

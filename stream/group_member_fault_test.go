@@ -274,7 +274,8 @@ func TestMember_CommitsBeforeItFails(t *testing.T) {
 // continues after Seek.
 func TestMember_ParksWhatIsTooOld(t *testing.T) {
 	t.Parallel()
-	db, s := ensurePartedOwn(t, 2)
+	db := setup(t)
+	s := ensureWith(t, db.Pool, "parted", stream.Options{Keyed: true, Partitions: 2, OwnTables: true})
 	a := runParted(t, db.Pool, s, stream.PartitionedConfig{})
 	mustAppend(t, a.Partition(0), messages("lost", "lost", "kept")...)
 	got := make(chan string, 10)

@@ -18,20 +18,8 @@ import (
 // ensureParted returns a keyed stream with n partitions on a migrated database.
 func ensureParted(t *testing.T, n int) (pgtest.DB, *stream.Stream) {
 	t.Helper()
-	return ensurePartedIn(t, n, false)
-}
-
-// ensurePartedOwn is ensureParted with own tables for each partition.
-func ensurePartedOwn(t *testing.T, n int) (pgtest.DB, *stream.Stream) {
-	t.Helper()
-	return ensurePartedIn(t, n, true)
-}
-
-func ensurePartedIn(t *testing.T, n int, own bool) (pgtest.DB, *stream.Stream) {
-	t.Helper()
 	db := setup(t)
-	s := ensureWith(t, db.Pool, "parted", stream.Options{Keyed: true, Partitions: n, OwnTables: own})
-	return db, s
+	return db, ensureWith(t, db.Pool, "parted", stream.Options{Keyed: true, Partitions: n})
 }
 
 // runParted starts a PartitionedAppender, which is stopped when the test ends.

@@ -171,7 +171,7 @@ func TestRetentionWorker_BySize(t *testing.T) {
 	t.Parallel()
 	notShort(t)
 	ensureBoth(t, func(t *testing.T, db pgtest.DB, s *stream.Stream) {
-		batches, maxBytes, segments := 40, int64(1<<20), 4
+		batches, maxBytes, segments := 25, int64(1<<20), 4
 		shared := isShared(t, db, s)
 		if shared { // with few enough to stay there
 			batches, maxBytes, segments = 9, 256<<10, 0
