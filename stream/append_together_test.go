@@ -1,7 +1,6 @@
 package stream_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -271,47 +270,6 @@ func TestSettleTogether(t *testing.T) {
 		}
 		if firsts := <-got; (firsts != nil) != commit {
 			t.Errorf("committed: %t, and the answer is %v", commit, firsts)
-		}
-	}
-}
-
-// TestAppenders_SessionsEnd repeatedly terminates sessions that write.
-func TestAppenders_SessionsEnd(t *testing.T) {
-	t.Parallel()
-	db := setup(t)
-	streams, appenders := several(t, db, smallPool(t, db, 8), 6)
-	answers, over := newProgress(), make(chan struct{})
-	var ending, appending sync.WaitGroup
-	ending.Go(func() {
-		for n := range 4 {
-			answers.wait(t, 4+3*n)
-			exec(t, db.Pool, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-				WHERE datname = current_database() AND application_name = 'tidewire writer' AND pid <> pg_backend_pid()`)
-		}
-		close(over)
-	})
-	for i, a := range appenders {
-		appending.Go(func() {
-			for n := 0; ; n++ {
-				select {
-				case <-over:
-					return
-				default:
-				}
-				if _, err := a.Append(context.Background(), messages(fmt.Sprint(n))...); err != nil {
-					t.Errorf("stream %d: %v", i, err)
-				}
-				answers.add()
-			}
-		})
-	}
-	appending.Wait()
-	ending.Wait()
-	for i, s := range streams {
-		for n, m := range everything(t, s) {
-			if string(m.Payload) != fmt.Sprint(n) {
-				t.Fatalf("stream %d: message %d is %s", i, n, m.Payload)
-			}
 		}
 	}
 }
