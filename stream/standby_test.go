@@ -212,7 +212,7 @@ func standbyLags(t *testing.T, p pgtest.Pair) {
 	}
 	awaitUse("it has received all")
 	must(t, p.Standby.Freeze(t.Context()))
-	ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond) // which is shorter than the standby's timeout
+	ctx, cancel := context.WithTimeout(t.Context(), 1900*time.Millisecond) // which is shorter than the standby's timeout
 	defer cancel()
 	if page, err := s.WithStandby(reader).ReadPage(ctx, 0, 100, 1<<20); err != nil || len(page) != 100 {
 		t.Errorf("it hangs: %d messages, %v", len(page), err)
