@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"testing"
 	"time"
 
@@ -39,25 +38,5 @@ func TestWriter_ShortestLockTimeout(t *testing.T) {
 	s := reopen(t, db, Config{LockTimeout: time.Microsecond})
 	if _, err := s.Append(t.Context(), Event{Type: "T"}); err != nil {
 		t.Error(err)
-	}
-}
-
-// TestWriter_OneRequestTwice: a repetition does not share a transaction with the first
-// call, because PostgreSQL would reject the whole transaction.
-func TestWriter_OneRequestTwice(t *testing.T) {
-	t.Parallel()
-	_, s := prepared(t)
-	w := newWriter(s)
-	defer w.on.Close()
-	var pending []*call
-	for _, sequence := range []int64{1, 2, 1, 1, 3} {
-		c := newCall([]Event{{Type: "T"}}, 100, nil, &s.frequency)
-		c.request = RequestID{Client: "p", Sequence: sequence}
-		pending = append(pending, c)
-	}
-	first, second := pending[2], pending[3]
-	b, waiting := w.assemble(t.Context(), pending)
-	if len(b.calls) != 3 || !slices.Equal(waiting, []*call{first, second}) {
-		t.Errorf("%d calls share a transaction, and %d wait; want 3, and the 2 repetitions", len(b.calls), len(waiting))
 	}
 }

@@ -43,8 +43,10 @@ func TestAnswersWhenReplicated(t *testing.T) {
 		answers("ensure", func(ctx context.Context) error {
 			for { // as a caller does who has lost the answer
 				attempt, cancel := context.WithTimeout(ctx, timeout)
-				_, err := ensureStore(attempt, p.Pool, name, cfg)
-				if cancel(); !pg.Retryable(err) && !errors.Is(err, context.DeadlineExceeded) {
+				made, err := ensureStore(attempt, p.Pool, name, cfg)
+				if cancel(); err == nil {
+					return made.Close(ctx)
+				} else if !pg.Retryable(err) && !errors.Is(err, context.DeadlineExceeded) {
 					return err
 				}
 			}

@@ -25,13 +25,12 @@ func TestSubscribe_NoGapNoDuplicate(t *testing.T) {
 	const calls = 60
 	mustAppend(t, one, event("Wanted"), event("Other"), event("Wanted"))
 	var writing, following sync.WaitGroup
-	got := make([][]int64, 3)
+	got, subs := make([][]int64, 3), make([]*eventstore.Subscription, 3)
 	for i, s := range []*eventstore.Store{one, listening, polling} {
-		sub := follow(t, s, eventstore.Typed("Wanted"), 0)
+		subs[i] = follow(t, s, eventstore.Typed("Wanted"), 0)
 		following.Go(func() {
-			defer sub.Close()
 			for len(got[i]) < 2+2*calls {
-				events, err := sub.Next(t.Context())
+				events, err := subs[i].Next(t.Context())
 				if err != nil {
 					t.Error(err)
 					return
@@ -59,6 +58,12 @@ func TestSubscribe_NoGapNoDuplicate(t *testing.T) {
 	for i := range got {
 		if !slices.EqualFunc(got[i], all, func(p int64, e eventstore.Event) bool { return p == e.Position }) {
 			t.Errorf("subscription %d got %v, %d events are stored", i, got[i], len(all))
+		}
+	}
+	for range 3 { // the first may be found when the connection begins to listen
+		want := mustAppend(t, two, event("Wanted"))
+		if events, err := subs[1].Next(soon(t)); err != nil || len(events) != 1 || events[0].Position != want[0] {
+			t.Fatalf("without a poll came %v, %v, want the event at %d", events, err, want[0])
 		}
 	}
 }
@@ -251,7 +256,7 @@ func TestSubscribe_AtEnd(t *testing.T) {
 		select {
 		case <-got:
 			done = true
-		case <-time.After(time.Millisecond):
+		default:
 		}
 	}
 	if first.Type != "New" {

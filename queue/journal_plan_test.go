@@ -30,49 +30,6 @@ func TestPlan_PartitionInOrder(t *testing.T) {
 	}
 }
 
-// TestWrite_LeaseExclusive: of two requests for an exclusive lease the second one gets nothing.
-func TestWrite_LeaseExclusive(t *testing.T) {
-	t.Parallel()
-	q := testQueue(t)
-	a, b := &state{}, &state{}
-	mustWrite(t, q, a, request{}, written)
-	mustWrite(t, q, b, request{}, written)
-	alone := func(token int64) request {
-		return request{own: token, lease: time.Hour, entries: []entry{{kind: kindLeaseExclusive, token: token}}}
-	}
-	mustWrite(t, q, a, alone(1), written)
-	mustWrite(t, q, b, alone(2), conflicting)
-	if len(b.leases) != 1 || b.leases[1].IsZero() {
-		t.Errorf("leases %v, want that of the first", b.leases)
-	}
-}
-
-// TestPlan_PartitionOfAnother: a node requests a partition's lease, has to read the
-// journal first, and finds that another node has the lease: it does not request it
-// again.
-func TestPlan_PartitionOfAnother(t *testing.T) {
-	t.Parallel()
-	q, err := Ensure(t.Context(), testQueue(t).pool, "ordered", Options{Partitions: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	n := NewNode(q, NodeConfig{})
-	p, s := n.parts[0], &state{}
-	mustWrite(t, q, s, request{}, written)
-	n.Consume(ConsumerOptions{Credits: 10})
-	p.openPartition()
-	p.state, p.head, p.times.look = *s.clone(), 8, time.Now().Add(time.Hour)
-	r, due := p.plan(&batch{}, time.Now(), false)
-	if !due || p.token == 0 || r.entries[0].kind != kindLeaseExclusive {
-		t.Fatalf("%+v, want a request for the lease", r)
-	}
-	p.state.leases[1] = time.Now().Add(time.Hour) // as after a compaction
-	r, _ = p.plan(&batch{}, time.Now(), false)
-	if p.token != 0 || len(r.entries) > 0 {
-		t.Errorf("%+v, want nothing of a partition that another has", r)
-	}
-}
-
 // TestPlan_LargeGap: two Nodes reach a gap as long as after a failover, at the same time. Both get past it, and
 // neither claims that many positions after it.
 func TestPlan_LargeGap(t *testing.T) {

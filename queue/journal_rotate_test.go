@@ -3,6 +3,7 @@ package queue
 import (
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -32,11 +33,7 @@ func newRotor(t *testing.T, rows int) rotor {
 // turn writes some rows and compacts the journal.
 func (r rotor) turn(rows int) {
 	r.t.Helper()
-	pauses := make([]entry, rows)
-	for i := range pauses {
-		pauses[i] = entry{kind: kindPause}
-	}
-	mustWrite(r.t, r.q, &r.state, request{entries: pauses}, written)
+	mustWrite(r.t, r.q, &r.state, request{entries: slices.Repeat([]entry{{kind: kindPause}}, rows)}, written)
 	base := r.state.base
 	r.times.rotate = time.Time{}
 	r.rotate(r.t.Context())
@@ -143,6 +140,27 @@ func TestQueries_Cost(t *testing.T) {
 	}
 	if now := r.size(); now > most {
 		t.Errorf("the journal has grown from %d to %d bytes, want the space of deleted rows used again", most, now)
+	}
+}
+
+// TestRotate_LockHeld: a compaction does not wait for long for a lock that another session keeps, and is tried again.
+func TestRotate_LockHeld(t *testing.T) {
+	t.Parallel()
+	r := newRotor(t, 1)
+	mustWrite(t, r.q, &r.state, request{entries: slices.Repeat([]entry{{kind: kindPause}}, 5)}, written)
+	holder := unlimited(t, r.q)
+	for _, step := range []struct {
+		sql       string
+		rotations int64
+	}{{`BEGIN; SELECT pg_advisory_xact_lock(1953064037, -1000)`, 0}, {`ROLLBACK`, 1}} {
+		if _, err := holder.Exec(t.Context(), step.sql); err != nil {
+			t.Fatal(err)
+		}
+		r.times.rotate = time.Time{}
+		r.rotate(t.Context())
+		if n := r.node.Stats().Rotations; int64(n) != step.rotations {
+			t.Errorf("%d rotations after %s, want %d", n, step.sql, step.rotations)
+		}
 	}
 }
 

@@ -122,60 +122,6 @@ func TestWrite_DatabaseChecksLease(t *testing.T) {
 	}
 }
 
-// TestWrite_SecondRunIsStale sends the same requests twice, the second time as
-// if the first answer had been lost: nothing is written twice.
-func TestWrite_SecondRunIsStale(t *testing.T) {
-	t.Parallel()
-	q := testQueue(t)
-	s := &state{}
-	mustWrite(t, q, s, request{}, written)
-	begin := request{own: 1, lease: time.Hour, entries: []entry{{kind: kindLease, token: 1}}, claim: 10}
-	for _, r := range []request{
-		begin,
-		{own: 1, entries: []entry{done(1, span{2, 4})}},
-		{own: 1, entries: []entry{of(kindFree, 1, span{5, 10})}},
-		{own: 1, entries: []entry{of(kindTake, 1, span{5, 6})}},
-		{own: 1, entries: []entry{{kind: kindNote, token: 1}}, side: &sideRequest{Want: 1}},
-	} {
-		before := s.clone()
-		mustWrite(t, q, s, r, written)
-		mustWrite(t, q, before, r, stale)
-		if !slices.Equal(before.live, s.live) || before.top != s.top {
-			t.Errorf("known after the second run: %v to %d, want %v to %d", before.live, before.top, s.live, s.top)
-		}
-	}
-	if want := []segment{{span{1, 1}, 1, tally{}, false}, {span{5, 6}, 1, tally{}, false}, {span{7, 10}, 0, tally{}, false}}; !slices.Equal(s.live, want) {
-		t.Errorf("live %v, want %v", s.live, want)
-	}
-}
-
-// TestWrite_ClaimsNeverOverlap: two nodes that do not know each other's entries
-// claim: after the top both get positions, of released positions only one does.
-func TestWrite_ClaimsNeverOverlap(t *testing.T) {
-	t.Parallel()
-	q := testQueue(t)
-	a, b := &state{}, &state{}
-	mustWrite(t, q, b, request{}, written) // b knows nothing of a
-	lease(t, q, a, 1, 10)
-	mustWrite(t, q, b, request{own: 2, lease: time.Hour, entries: []entry{{kind: kindLease, token: 2}}, claim: 10}, written)
-	mustWrite(t, q, a, request{}, written)
-	mustWrite(t, q, b, request{}, written)
-	if len(a.live) != 2 || !slices.Equal(a.live, b.live) || a.top != 20 {
-		t.Fatalf("claimed %v and %v up to %d", a.live, b.live, a.top)
-	}
-	first := a.owned(1)[0].lo
-	mustWrite(t, q, a, request{own: 1, entries: []entry{of(kindFree, 1, span{first, first + 4})}}, written)
-	mustWrite(t, q, b, request{}, written)
-	take := func(token int64) request {
-		return request{own: token, entries: []entry{of(kindTake, token, span{first, first})}}
-	}
-	mustWrite(t, q, b, take(2), written)
-	mustWrite(t, q, a, take(1), conflicting)
-	if !a.has(2, first) || !b.has(2, first) {
-		t.Errorf("position %d has two owners: %v, %v", first, a.live, b.live)
-	}
-}
-
 // TestWrite_RefusesOtherIsolation: a statement after the lock would not see
 // what was committed before.
 func TestWrite_RefusesOtherIsolation(t *testing.T) {
