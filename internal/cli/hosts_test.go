@@ -39,7 +39,9 @@ func TestServe_Standby(t *testing.T) {
 		counter := fmt.Sprintf(`tidewire_reads_total{server=%q} `, from)
 		_, before, _ = strings.Cut(before, counter)
 		_, after, _ = strings.Cut(after, counter)
-		if was, is := numberOf(before), numberOf(after); is != was+2 {
+		var was, is int
+		fmt.Sscan(before, &was)
+		if fmt.Sscan(after, &is); is != was+2 {
 			t.Errorf("%d reads from the %s, and before %d", is, from, was)
 		}
 	}
@@ -81,10 +83,4 @@ func TestServe_Standby(t *testing.T) {
 	}
 	p.awaitReadyz(t, 200, "ok")
 	w.ask(`{"type":"publish","stream":"s","payload":"fourth","id":4}`)
-}
-
-// numberOf is the number at the beginning of a text.
-func numberOf(text string) (n int) {
-	fmt.Sscan(text, &n)
-	return n
 }
