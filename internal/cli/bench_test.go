@@ -76,9 +76,7 @@ const (
 
 // TestBench: each scenario runs, and its result has the figures. The scenarios' own tests hold what they measure.
 func TestBench(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes 30 s")
-	}
+	notShort(t)
 	t.Parallel()
 	for name, c := range map[string]struct {
 		line           string
@@ -186,9 +184,6 @@ func TestBench_Faults(t *testing.T) {
 
 // TestBench_RunningServer: a server that runs is measured, and messages that people have sent to it are kept.
 func TestBench_RunningServer(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes 3 s")
-	}
 	t.Parallel()
 	db := pgtest.Open(t)
 	p := serve(t, "--database-url", db.URL, "--mode", "bulk")

@@ -34,9 +34,6 @@ func TestReadyz_DatabaseRefuses(t *testing.T) {
 
 // TestReadyz_WritersStarve: PostgreSQL answers, but accepted messages are not stored.
 func TestReadyz_WritersStarve(t *testing.T) {
-	if testing.Short() {
-		t.Skip("waits for 10 s")
-	}
 	t.Parallel()
 	db := pgtest.Open(t)
 	p := serve(t, "--database-url", db.URL)

@@ -21,9 +21,6 @@ import (
 // TestServe_SlowReadersAreBounded: the process keeps within --max-memory, as the system measures it, whichever door it is by which clients ask for
 // large messages, and do not read or do not settle them.
 func TestServe_SlowReadersAreBounded(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes some seconds")
-	}
 	t.Parallel()
 	for name, door := range map[string]struct {
 		memory, size, messages, clients int
