@@ -15,9 +15,7 @@ import (
 // comes while the primary is frozen is answered after the standby was promoted. The former primary gets nothing when it comes back, and /readyz says so
 // when it is alone.
 func TestServe_Standby(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts a primary and a standby")
-	}
+	notShort(t)
 	t.Parallel()
 	pair := pgtest.StartPair(t, pgxpool.New)
 	p := serve(t, "--database-url", pair.Both(t), "--read-url", pair.Standby.URL())

@@ -45,7 +45,7 @@ func runOn(t *testing.T, getenv func(string) string, input string, args ...strin
 	return code, stdout.String(), stderr.String()
 }
 
-// notShort skips a test that runs many commands, or a benchmark, in short runs.
+// notShort skips a test that starts a PostgreSQL, waits for leases or timeouts, or runs many commands, in short runs.
 func notShort(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes more than a second")

@@ -56,9 +56,7 @@ func TestReadyz_WritersStarve(t *testing.T) {
 
 // TestReadyz_FullDisk fills the file system of a database's tablespace.
 func TestReadyz_FullDisk(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts a PostgreSQL")
-	}
+	notShort(t)
 	t.Parallel()
 	dir, err := os.MkdirTemp("", "tw-full-")
 	if err != nil {
