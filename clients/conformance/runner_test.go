@@ -26,8 +26,10 @@ type runner struct {
 	errors bytes.Buffer
 	done   chan struct{} // closed when it has ended
 
+	sending sync.Mutex
+	next    int // id of the last command
+
 	mu      sync.Mutex
-	next    int
 	answers map[int]fields
 	events  map[string][]fields // that no step has taken, by what they are of
 	all     []line              // in both directions
@@ -119,13 +121,15 @@ func (r *runner) took(got fields, text string) {
 
 // send sends a command, and returns its id.
 func (r *runner) send(command fields) int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	r.sending.Lock() // without mu: the runner may wait until its lines are read
+	defer r.sending.Unlock()
 	r.next++
 	command = maps.Clone(command)
 	command["id"] = r.next
 	text, _ := json.Marshal(command)
+	r.mu.Lock()
 	r.all = append(r.all, line{r.next, "→ " + string(text)})
+	r.mu.Unlock()
 	r.in.Write(append(text, '\n')) // if it has ended, await says so
 	return r.next
 }

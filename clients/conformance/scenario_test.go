@@ -49,6 +49,17 @@ func scenarios(t *testing.T) (all []json.RawMessage) {
 	return all
 }
 
+// parse returns a scenario with a prefix in place of each $, and tokens: a good one, one that grants nothing, one that has ended, and one that soon ends.
+func parse(t *testing.T, text []byte, prefix string) (s scenario) {
+	t.Helper()
+	filled := strings.NewReplacer("$", prefix, "%good", token(t, "admin", time.Hour), "%weak", token(t, "guest", time.Hour),
+		"%bad", token(t, "admin", -time.Hour), "%short", token(t, "admin", 18*time.Second)).Replace(string(text))
+	if err := json.Unmarshal([]byte(filled), &s); err != nil {
+		t.Fatalf("%v in %.100s", err, text)
+	}
+	return s
+}
+
 // stage is what the scenarios of a library share.
 type stage struct {
 	library
@@ -75,17 +86,14 @@ func TestConformance(t *testing.T) {
 			names := map[string]bool{}
 			for j, text := range texts {
 				prefix := fmt.Sprintf("%c%d-", 'a'+i, j)
-				var s scenario
-				if err := json.Unmarshal([]byte(strings.ReplaceAll(string(text), "$", prefix)), &s); err != nil {
-					t.Fatalf("%v in %.100s", err, text)
-				}
+				s := parse(t, text, prefix)
 				if names[s.Name] {
 					t.Errorf("there are two scenarios %q", s.Name)
 				}
 				names[s.Name] = true
 				t.Run(strings.ReplaceAll(s.Name, " ", "_"), func(t *testing.T) {
 					t.Parallel()
-					s.run(t, on, prefix)
+					parse(t, text, prefix).run(t, on, prefix) // its tokens begin now
 				})
 			}
 		})

@@ -106,8 +106,8 @@ func (s *server) stop() {
 	<-s.done
 }
 
-// http sends a request, and returns the status and the answer.
-func (s *server) http(t *testing.T, method, path string, body any) (int, map[string]any) {
+// want sends a request that has to succeed, and returns the answer.
+func (s *server) want(t *testing.T, method, path string, body any) map[string]any {
 	t.Helper()
 	var in io.Reader
 	if body != nil {
@@ -122,7 +122,7 @@ func (s *server) http(t *testing.T, method, path string, body any) (int, map[str
 		r.Header.Set("Content-Type", "application/json")
 	}
 	if slices.ContainsFunc(s.args, func(arg string) bool { return strings.HasPrefix(arg, "--auth-") }) {
-		r.Header.Set("Authorization", "Bearer "+token(t, time.Hour))
+		r.Header.Set("Authorization", "Bearer "+token(t, "admin", time.Hour))
 	}
 	answer, err := http.DefaultClient.Do(r)
 	if err != nil {
@@ -131,18 +131,8 @@ func (s *server) http(t *testing.T, method, path string, body any) (int, map[str
 	defer answer.Body.Close()
 	got := map[string]any{}
 	text, _ := io.ReadAll(answer.Body)
-	if len(text) > 0 && json.Unmarshal(text, &got) != nil {
+	if answer.StatusCode/100 != 2 || len(text) > 0 && json.Unmarshal(text, &got) != nil {
 		t.Fatalf("%s %s: %d %s", method, path, answer.StatusCode, text)
-	}
-	return answer.StatusCode, got
-}
-
-// want is http for a request that has to succeed.
-func (s *server) want(t *testing.T, method, path string, body any) map[string]any {
-	t.Helper()
-	status, got := s.http(t, method, path, body)
-	if status/100 != 2 {
-		t.Fatalf("%s %s: %d %v", method, path, status, got)
 	}
 	return got
 }
@@ -180,13 +170,8 @@ func closedMode(t *testing.T) []string {
 	return []string{"--auth-leeway", "0s", "--auth-secret-file", path, "--rule", "admin: read,publish,commit,admin stream:*"}
 }
 
-// token returns a token of an administrator that ends after some time; a negative one has ended.
-func token(t *testing.T, life time.Duration) string {
-	t.Helper()
-	return tokenOf(t, "admin", life)
-}
-
-func tokenOf(t *testing.T, role string, life time.Duration) string {
+// token returns a token of a role that ends after some time; a negative one has ended.
+func token(t *testing.T, role string, life time.Duration) string {
 	t.Helper()
 	return authtest.Token(t, secret, "ann", life, map[string]any{"role": role})
 }

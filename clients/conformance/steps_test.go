@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -43,10 +44,10 @@ var acts = map[string]func(*world, any) error{
 	"messages": (*world).messages,
 	"none":     (*world).none,
 	"fault":    (*world).fault,
-	"proxy":    (*world).breakProxy,
-	"server":   (*world).breakServer,
-	"database": (*world).breakDatabase,
-	"runner":   (*world).breakRunner,
+	"proxy":    breaking("proxy"),
+	"server":   breaking("server"),
+	"database": breaking("database"),
+	"runner":   breaking("runner"),
 	"publish":  (*world).publish,
 	"http":     (*world).ask,
 	"stored":   (*world).stored,
@@ -103,7 +104,6 @@ func (w *world) command(step fields) error {
 	}
 	if step["do"] == "open" {
 		command["url"] = "ws://" + w.proxy.Addr() + "/ws"
-		w.fillTokens(command)
 		w.clients = append(w.clients, command["client"])
 	}
 	id := w.runner.send(command)
@@ -113,31 +113,6 @@ func (w *world) command(step fields) error {
 		return nil
 	}
 	return w.answered(id, step)
-}
-
-// fillTokens replaces "good", "weak" (which grants nothing), "bad" (which has ended) and "short" (which soon ends) by tokens.
-func (w *world) fillTokens(command fields) {
-	fill := func(v any) any {
-		switch v {
-		case "good":
-			return token(w.t, time.Hour)
-		case "short":
-			return token(w.t, 18*time.Second)
-		case "weak":
-			return tokenOf(w.t, "guest", time.Hour)
-		case "bad":
-			return token(w.t, -time.Hour)
-		}
-		return v
-	}
-	switch v := command["token"].(type) {
-	case string:
-		command["token"] = fill(v)
-	case []any:
-		for i := range v {
-			v[i] = fill(v[i])
-		}
-	}
 }
 
 // answered waits for an answer, and compares it with what the step wants.
@@ -225,63 +200,37 @@ func (w *world) fault(v any) error {
 	return w.proxy.Add(rule)
 }
 
-func (w *world) breakProxy(v any) error {
-	switch v {
-	case "cut":
+// breaks are the acts that break something, or mend it.
+var breaks = map[string]func(*world) error{
+	"proxy cut": func(w *world) error {
 		if w.proxy.Cut() == 0 {
 			return errors.New("there was no connection to cut")
 		}
-	case "refuse":
-		w.proxy.Refuse(true)
-	case "heal":
-		w.proxy.Clear()
-	default:
-		return fmt.Errorf("there is no act %q", v)
-	}
-	return nil
+		return nil
+	},
+	"proxy refuse":   func(w *world) error { w.proxy.Refuse(true); return nil },
+	"proxy heal":     func(w *world) error { w.proxy.Clear(); return nil },
+	"server kill":    func(w *world) error { w.server().kill(); return nil },
+	"server stop":    func(w *world) error { w.server().stop(); return nil },
+	"server start":   func(w *world) error { w.server().start(w.t); return nil },
+	"server other":   func(w *world) error { slices.Reverse(w.servers); return nil },
+	"database kill":  func(w *world) error { return w.db.Kill(w.t.Context()) },
+	"database start": func(w *world) error { return w.db.Restart(w.t.Context()) },
+	"runner freeze":  func(w *world) error { return w.runner.cmd.Process.Signal(syscall.SIGSTOP) },
+	"runner thaw":    func(w *world) error { return w.runner.cmd.Process.Signal(syscall.SIGCONT) },
 }
 
-func (w *world) breakServer(v any) error {
-	if !w.own {
-		return errors.New("the server is shared: give the scenario its own")
+// breaking returns the act on something.
+func breaking(on string) func(*world, any) error {
+	return func(w *world, v any) error {
+		act := breaks[on+" "+fmt.Sprint(v)]
+		if act == nil || on == "server" && !w.own || on == "database" && w.db == nil {
+			return fmt.Errorf("there is no act %q, or what it breaks is shared", v)
+		}
+		err := act(w)
+		w.proxy.SetTarget(w.server().addr)
+		return err
 	}
-	switch v {
-	case "kill":
-		w.server().kill()
-	case "stop":
-		w.server().stop()
-	case "start":
-		w.server().start(w.t)
-	case "other":
-		w.servers[0], w.servers[1] = w.servers[1], w.servers[0]
-	default:
-		return fmt.Errorf("there is no act %q", v)
-	}
-	w.proxy.SetTarget(w.server().addr)
-	return nil
-}
-
-func (w *world) breakDatabase(v any) error {
-	if w.db == nil {
-		return errors.New("the PostgreSQL is shared: give the scenario its own")
-	}
-	switch v {
-	case "kill":
-		return w.db.Kill(w.t.Context())
-	case "start":
-		return w.db.Restart(w.t.Context())
-	}
-	return fmt.Errorf("there is no act %q", v)
-}
-
-func (w *world) breakRunner(v any) error {
-	switch v {
-	case "freeze":
-		return w.runner.cmd.Process.Signal(syscall.SIGSTOP)
-	case "thaw":
-		return w.runner.cmd.Process.Signal(syscall.SIGCONT)
-	}
-	return fmt.Errorf("there is no act %q", v)
 }
 
 // publish publishes as another program, 1,000 messages at a time.

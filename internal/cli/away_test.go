@@ -25,9 +25,7 @@ func waiting(t *testing.T, url string) *program {
 // TestServe_PostgreSQLIsAway: a machine starts both at once, so the server waits until PostgreSQL is there, and says so. When PostgreSQL is away later,
 // requests for a stream, a group, a queue, an event store and a room that this server has not used yet wait for it, and each of them succeeds in the end.
 func TestServe_PostgreSQLIsAway(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts a PostgreSQL")
-	}
+	notShort(t)
 	t.Parallel()
 	server := pgtest.Start(t)
 	if err := server.Kill(context.Background()); err != nil {

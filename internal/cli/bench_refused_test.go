@@ -9,6 +9,7 @@ import (
 
 // TestBench_Refused: flags that are wrong or contradict each other are refused before anything starts, with a sentence that names the flag to change.
 func TestBench_Refused(t *testing.T) {
+	notShort(t)
 	t.Parallel()
 	taken := t.TempDir()
 	refused(t, []refusal{

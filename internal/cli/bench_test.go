@@ -76,9 +76,7 @@ const (
 
 // TestBench: each scenario runs, and its result has the figures. The scenarios' own tests hold what they measure.
 func TestBench(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes 30 s")
-	}
+	notShort(t)
 	t.Parallel()
 	for name, c := range map[string]struct {
 		line           string
@@ -90,7 +88,6 @@ func TestBench(t *testing.T) {
 		"echo":         {"echo --clients 4 --messages 1000 --repeat 2 --tls", 1, "received", "", "VALID", false},
 		"idle":         {"idle --connections 50 --settle 10ms", 1, "connections server_rss_bytes", "", "VALID", false},
 		"lanes":        {"lanes --request-duration 5ms --total-request 20 --dummy-message-size 200KB --dummy-message-duration 2ms --variants plain,lanes,lanes+credit,two-connections --repeat 1", 4, "sent latency_mean_ms dummy_bytes", "lost", "", false},
-		"lanes, TLS":   {"lanes --request-duration 5ms --total-request 20 --variants lanes --repeat 1 --tls", 1, "sent", "lost", "", true},
 		"chat":         {"chat load --tls" + quickChat, 1, "expected wire_bytes_per_delivery", "lost errors duplicated", "deliveries/s", false},
 		"chat, zipped": {"chat load --compress" + quickChat, 1, "expected wire_bytes_per_delivery", "lost errors duplicated", "", true},
 		"queue":        {"queue --via server --readers 2 --connections 1" + quickQueue, 1, "read wire_bytes_per_delivery", "lost duplicated", "", false},
@@ -187,9 +184,6 @@ func TestBench_Faults(t *testing.T) {
 
 // TestBench_RunningServer: a server that runs is measured, and messages that people have sent to it are kept.
 func TestBench_RunningServer(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes 3 s")
-	}
 	t.Parallel()
 	db := pgtest.Open(t)
 	p := serve(t, "--database-url", db.URL, "--mode", "bulk")

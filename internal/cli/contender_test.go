@@ -88,9 +88,7 @@ func write(t *testing.T, file, text string, mode os.FileMode) {
 
 // TestContender_NotBuilt: what a contender lacks, and why its build fails, is in the result, and the others are measured.
 func TestContender_NotBuilt(t *testing.T) {
-	if testing.Short() {
-		t.Skip("runs a benchmark")
-	}
+	notShort(t)
 	t.Parallel()
 	c := newCheckout(t, "go-gorilla", "rust-tungstenite", "zig-std", "go-gorilla-echo")
 	write(t, filepath.Join(c.programs, "cargo"), "#!/bin/sh\necho 'error: what is this?' >&2\necho 'could not compile' >&2\nexit 1\n", 0o755)

@@ -11,9 +11,7 @@ import (
 
 // TestDB_LifeCycle: the private PostgreSQL is started, asked and stopped by commands.
 func TestDB_LifeCycle(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts a PostgreSQL")
-	}
+	notShort(t)
 	t.Parallel()
 	data := dataDir(t)
 	noPsql := func(string) string { return "" }

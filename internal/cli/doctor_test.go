@@ -12,6 +12,7 @@ import (
 
 // TestDoctor: the findings, in text and in JSON, with the command and the exit code.
 func TestDoctor(t *testing.T) {
+	notShort(t)
 	t.Parallel()
 	server := pgtest.Start(t)
 	tell := func(sql string) {

@@ -23,9 +23,6 @@ import (
 //   - the members have got everything, and nothing again after the answer to its commit,
 //   - each due time of a schedule has one message.
 func TestServers_Killed(t *testing.T) {
-	if testing.Short() {
-		t.Skip("waits for the leases of killed servers")
-	}
 	t.Parallel()
 	for seed := range pgtest.Seeds() {
 		crashes(t, seed, migrated(t).URL, nil)

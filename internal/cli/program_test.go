@@ -45,6 +45,13 @@ func runOn(t *testing.T, getenv func(string) string, input string, args ...strin
 	return code, stdout.String(), stderr.String()
 }
 
+// notShort skips a test that starts a PostgreSQL, waits for leases or timeouts, or runs many commands, in short runs.
+func notShort(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
+}
+
 // refusal is a command line that is refused with an exit code, and a text that the error has.
 type refusal struct {
 	line string
@@ -133,9 +140,12 @@ func tidewire(t testing.TB) string {
 	return path
 }
 
-// serve starts `tidewire serve` on a free port and waits until it listens.
+// serve starts `tidewire serve` on a free port and waits until it listens. A short run has no servers with a database, except that of TestConformance.
 func serve(t *testing.T, args ...string) *program {
 	t.Helper()
+	if testing.Short() && slices.Contains(args, "--database-url") {
+		t.Skip("starts a server with a database")
+	}
 	return start(t, exec.Command(tidewire(t), append([]string{"serve", "--port", "0"}, args...)...))
 }
 

@@ -18,11 +18,9 @@ func TestQueueCreate_SaysWhatDiffers(t *testing.T) {
 	s.run("queue", "create", "plain", "--max-attempts", "3", "--retry-max", "1m")
 	for _, c := range []struct{ args, want string }{
 		{"ordered --partitions 2", "the queue has 4 partitions; you asked for 2 partitions"},
-		{"ordered --partitions 1", "the queue has 4 partitions; you asked for 1 partition"},
 		{"ordered --priorities 3", "the queue has 4 partitions, no priorities; you asked for no partitions, 3 priorities"},
 		{"ordered", "the queue has 4 partitions; you asked for no partitions"},
 		{"plain", "the queue has 3 attempts, a longest retry pause of 1m0s; you asked for 10 attempts, a longest retry pause of 5m0s"},
-		{"plain --partitions 2 --max-attempts 3 --retry-max 1m", "the queue has no partitions; you asked for 2 partitions"},
 		{"plain --max-attempts 3 --retry-max 1m --retry-min 2s", "the queue has a first retry pause of 1s; you asked for a first retry pause of 2s"},
 	} {
 		_, errOut := s.in("", cli.ExitUsage, append([]string{"queue", "create"}, strings.Fields(c.args)...)...)

@@ -12,6 +12,9 @@ import (
 
 // TestReadme_Program: the Go program of README.md compiles unchanged, does its job, and stops on a signal.
 func TestReadme_Program(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds a program")
+	}
 	t.Parallel()
 	text, err := os.ReadFile("../../README.md")
 	if err != nil {

@@ -34,9 +34,6 @@ func TestReadyz_DatabaseRefuses(t *testing.T) {
 
 // TestReadyz_WritersStarve: PostgreSQL answers, but accepted messages are not stored.
 func TestReadyz_WritersStarve(t *testing.T) {
-	if testing.Short() {
-		t.Skip("waits for 10 s")
-	}
 	t.Parallel()
 	db := pgtest.Open(t)
 	p := serve(t, "--database-url", db.URL)
@@ -59,9 +56,7 @@ func TestReadyz_WritersStarve(t *testing.T) {
 
 // TestReadyz_FullDisk fills the file system of a database's tablespace.
 func TestReadyz_FullDisk(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts a PostgreSQL")
-	}
+	notShort(t)
 	t.Parallel()
 	dir, err := os.MkdirTemp("", "tw-full-")
 	if err != nil {

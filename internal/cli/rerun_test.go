@@ -12,6 +12,7 @@ import (
 
 // TestBenchRun_Again runs a benchmark from the file that it wrote.
 func TestBenchRun_Again(t *testing.T) {
+	notShort(t)
 	t.Parallel()
 	dir := t.TempDir()
 	first, second := filepath.Join(dir, "a.json"), filepath.Join(dir, "b.json")

@@ -40,6 +40,7 @@ var onExisting = [][]string{
 // TestCommands_MakeNoDatabase: without a private PostgreSQL, they say what to do,
 // and create none.
 func TestCommands_MakeNoDatabase(t *testing.T) {
+	notShort(t)
 	t.Parallel()
 	data := dataDir(t)
 	makers := [][]string{{"doctor"}, {"stream", "create", "orders"}, {"queue", "create", "jobs"}, {"events", "append", "--type", "Enrolled", "--store", "school"}}
@@ -56,6 +57,7 @@ func TestCommands_MakeNoDatabase(t *testing.T) {
 
 // TestCommands_DoNotMigrate: a schema of another version, or none, stays unchanged.
 func TestCommands_DoNotMigrate(t *testing.T) {
+	notShort(t)
 	t.Parallel()
 	empty, older, newer := pgtest.Open(t), migrated(t), migrated(t)
 	exec := func(pool *pgxpool.Pool, sql string) {
@@ -110,6 +112,7 @@ func schemaVersion(t *testing.T, db pgtest.DB) int {
 }
 
 func TestDB_Migrate(t *testing.T) {
+	notShort(t)
 	t.Parallel()
 	db := pgtest.Open(t)
 	for _, c := range []struct {
@@ -193,6 +196,7 @@ func TestServe_LeastRights(t *testing.T) {
 // TestServe_RightsWithNothingPending: what the role lacks in a restored database ends serve, with and without --migrate, the dry run
 // and doctor, all with the same SQL.
 func TestServe_RightsWithNothingPending(t *testing.T) {
+	notShort(t)
 	t.Parallel()
 	db := pgtest.Open(t)
 	as, role := appRole(t, db)

@@ -61,9 +61,7 @@ func joinAs(t *testing.T, addr, user, room string) *wire {
 // TestPresenceStream: the stream says who is there on all servers while clients come, go and die, and servers are killed, and stopped while PostgreSQL is
 // away: then the next server says that this one is gone.
 func TestPresenceStream(t *testing.T) {
-	if testing.Short() {
-		t.Skip("waits for the leases of killed servers")
-	}
+	notShort(t)
 	t.Parallel()
 	db := pgtest.Start(t)
 	flags := []string{"--database-url", db.URL(), "--presence-stream", "who", "--stored-rooms", "kept", "--shutdown-timeout", "4s", "--cluster", "c", "--cluster-listen", "127.0.0.1:0"}

@@ -87,6 +87,7 @@ func TestServe_RefusedLanes(t *testing.T) {
 
 // TestServe_RefusedTLS: certificates of the server.
 func TestServe_RefusedTLS(t *testing.T) {
+	notShort(t)
 	t.Parallel()
 	a, b := madeCert(t, time.Hour), madeCert(t, time.Hour)
 	none := filepath.Join(t.TempDir(), "none")
@@ -112,6 +113,7 @@ func TestServe_RefusedTLS(t *testing.T) {
 
 // TestServe_RefusedCluster: settings of a cluster, and its certificates.
 func TestServe_RefusedCluster(t *testing.T) {
+	notShort(t)
 	t.Parallel()
 	a, b, ended := madeCert(t, time.Hour), madeCert(t, time.Hour), madeCert(t, -time.Hour)
 	none := filepath.Join(t.TempDir(), "none")

@@ -17,9 +17,7 @@ import (
 // TestServe_Reload: rules and keys are read again when their files have changed, also for connections that are open. While a file cannot be
 // used, the former rules stay.
 func TestServe_Reload(t *testing.T) {
-	if testing.Short() {
-		t.Skip("files are looked at every few seconds")
-	}
+	notShort(t)
 	t.Parallel()
 	secret := secretFile(t, serverSecret)
 	const rules = `auth-secret-file = [%s]

@@ -21,9 +21,6 @@ import (
 // TestServe_SlowReadersAreBounded: the process keeps within --max-memory, as the system measures it, whichever door it is by which clients ask for
 // large messages, and do not read or do not settle them.
 func TestServe_SlowReadersAreBounded(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes some seconds")
-	}
 	t.Parallel()
 	for name, door := range map[string]struct {
 		memory, size, messages, clients int
@@ -37,9 +34,6 @@ func TestServe_SlowReadersAreBounded(t *testing.T) {
 		}},
 		"subscribe": {256, 400_000, 60, 300, func(ctx context.Context, addr string) {
 			unreadSocket(ctx, addr, `{"type":"subscribe","stream":"big","after":0,"id":1}`, false)
-		}},
-		"receive": {128, 500_000, 300, 2, func(ctx context.Context, addr string) {
-			tryRequest(ctx, "POST", addr, "/v1/queues/jobs/receive?max=1000&wait_ms=1000", "")
 		}},
 		"consume": {128, 500_000, 400, 4, func(ctx context.Context, addr string) {
 			unreadSocket(ctx, addr, `{"type":"consume","queue":"jobs","credits":1000,"id":1}`, true)

@@ -98,9 +98,7 @@ func awaitEnded(t *testing.T, pids []int) {
 // TestServe_StopWithFrozenPostgreSQL: a stop ends within the shutdown timeout, and at a second signal at once. It leaves no process running, whatever
 // PostgreSQL does.
 func TestServe_StopWithFrozenPostgreSQL(t *testing.T) {
-	if testing.Short() {
-		t.Skip("waits for the shutdown timeout")
-	}
+	notShort(t)
 	t.Parallel()
 	data := dataDir(t)
 	p := serve(t, "--data-dir", data, "--shutdown-timeout", "4s")
@@ -129,9 +127,7 @@ func TestServe_StopWithFrozenPostgreSQL(t *testing.T) {
 // TestServe_StopAnswersWhatPostgreSQLDoesNot: requests that wait for a frozen PostgreSQL, which is not the server's own, are answered before their
 // connections are closed. They may be stored; clients and the log say so.
 func TestServe_StopAnswersWhatPostgreSQLDoesNot(t *testing.T) {
-	if testing.Short() {
-		t.Skip("waits for the shutdown timeout")
-	}
+	notShort(t)
 	t.Parallel()
 	postgres := pgtest.Start(t)
 	p := serve(t, "--database-url", postgres.URL(), "--stored-rooms", "lobby", "--profile", "--shutdown-timeout", "12s")

@@ -47,9 +47,7 @@ const (
 // TestServe_PrivatePostgreSQL: a server starts its PostgreSQL again when that is killed under load, and every message is acknowledged and stored once.
 // When the server itself is killed, the next one takes over; no other can use the directory. A closed terminal is a clean stop, of both.
 func TestServe_PrivatePostgreSQL(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts a PostgreSQL three times")
-	}
+	notShort(t)
 	t.Parallel()
 	// Child processes ignore the signals that this process ignores, as under nohup, but not those that it catches.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)

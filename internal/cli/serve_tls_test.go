@@ -23,9 +23,7 @@ func madeCert(t *testing.T, life time.Duration) *certs.SelfSigned {
 
 // TestServe_TLS: a server with a certificate that ends soon says so; it takes a new one while it runs.
 func TestServe_TLS(t *testing.T) {
-	if testing.Short() {
-		t.Skip("files are looked at every few seconds")
-	}
+	notShort(t)
 	t.Parallel()
 	first, second := madeCert(t, 24*time.Hour), madeCert(t, 30*24*time.Hour)
 	if err := os.Chmod(first.KeyFile, 0o640); err != nil {

@@ -11,6 +11,7 @@ import (
 
 // TestStreamGroups lists, moves and removes a group.
 func TestStreamGroups(t *testing.T) {
+	notShort(t)
 	t.Parallel()
 	db := migrated(t)
 	s := shell{t, db.URL}

@@ -55,6 +55,7 @@ func TestStream_Commands(t *testing.T) {
 }
 
 func TestStream_Retain(t *testing.T) {
+	notShort(t)
 	t.Parallel()
 	s := shell{t, migrated(t).URL}
 	s.run("stream", "create", "orders")
