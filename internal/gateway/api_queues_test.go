@@ -70,8 +70,7 @@ func TestAPI_Queues(t *testing.T) {
 	}
 }
 
-// TestAPI_CreateWithoutOptions: a create without options accepts an existing
-// queue; only a body with options is compared with it.
+// TestAPI_CreateWithoutOptions: a create without options accepts an existing queue; only a body with options is compared with it.
 func TestAPI_CreateWithoutOptions(t *testing.T) {
 	t.Parallel()
 	_, _, _, addr := serveAll(t)
@@ -125,8 +124,7 @@ func TestAPI_LongPoll(t *testing.T) {
 	})
 }
 
-// TestAPI_LostClientGivesBack: messages leased to a client while it disconnects
-// are released.
+// TestAPI_LostClientGivesBack: messages leased to a client while it disconnects are released.
 func TestAPI_LostClientGivesBack(t *testing.T) {
 	t.Parallel()
 	_, queues, server, addr := serveAll(t)

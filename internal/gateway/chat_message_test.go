@@ -8,8 +8,7 @@ import (
 	"testing"
 )
 
-// FuzzParseChat compares the parser with a slow one, which uses encoding/json
-// for each field.
+// FuzzParseChat compares the parser with a slow one, which uses encoding/json for each field.
 func FuzzParseChat(f *testing.F) {
 	for _, seed := range []string{
 		`{"type":"join","room":"r","user":"u"}`, `{"type":"chat","text":"x","ts":1.5,"id":"a"}`, `{"type":"ping","ts":null}`,

@@ -8,8 +8,7 @@ import (
 	"github.com/tidewire/tidewire/internal/engine"
 )
 
-// commits runs commits one after the other in a separate goroutine, unless it is
-// held.
+// commits runs commits one after the other in a separate goroutine, unless it is held.
 type commits struct {
 	mu      sync.Mutex
 	waiting []func()

@@ -14,17 +14,22 @@ import (
 	"github.com/tidewire/tidewire/websocket"
 )
 
-// compressing returns a configuration with compression, and without limits of rate that matter.
-func compressing() gateway.Config {
-	return gateway.Config{Compression: &websocket.Compression{}, Chat: gateway.ChatConfig{RateLimit: 1e6, RateBurst: 1e6}}
-}
-
 // browser connects as Chrome does: it offers compression, and compresses every message.
-func browser(t *testing.T, url string) socket {
+func browser(t *testing.T, url string) *wire {
 	t.Helper()
 	c := dialAs(t, url, websocket.Config{Compression: &websocket.Compression{Threshold: 1}, MaxMessage: 8 << 20})
 	c.(*websocket.Conn).AllowCompression()
-	return c
+	return &wire{socket: c, t: t}
+}
+
+// asks sends a request, and returns its answer and whether that came compressed.
+func (w *wire) asks(text string) (answer string, compressed bool) {
+	w.t.Helper()
+	c := w.socket.(*websocket.Conn)
+	before := c.Received()
+	send(w.t, c, text)
+	answer = w.next()
+	return answer, c.Received()-before < int64(len(answer))
 }
 
 // chats reads n chats, those of batches one by one, and returns them with the number of batches.
@@ -52,39 +57,25 @@ func chats(t *testing.T, c socket, n int) (all []string, batches int) {
 	return all, batches
 }
 
-// TestCompression_SameChats: members with compression, with batches, and with neither get the same chats of the others, in one order. Two
-// of those with batches also send, and do not get their own.
+// TestCompression_SameChats: members with compression, with batches, and with neither get the same chats of the others, in one order. One of those
+// with batches also sends, and does not get its own.
 func TestCompression_SameChats(t *testing.T) {
 	t.Parallel()
 	for _, path := range []string{"/ws", "/ws/chat"} {
-		_, addr := serve(t, compressing())
+		_, addr := serve(t, gateway.Config{Compression: &websocket.Compression{}, Chat: gateway.ChatConfig{RateLimit: 1e6, RateBurst: 1e6}})
 		to := "ws://" + addr + path
-		listeners := []socket{dial(t, to), dial(t, to), browser(t, to), browser(t, to), browser(t, to), browser(t, to)}
-		for i, c := range listeners {
-			asks := i%2 == 1
-			send(t, c, fmt.Sprintf(`{"type":"join","room":"a","id":1,"batch":%t}`, asks))
-			switch {
-			case asks && i > 1:
-				expect(t, c, `{"batch":true,"id":1,"type":"ok"}`)
-			case asks: // without compression
-				expect(t, c, `{"batch":false,"id":1,"type":"ok"}`)
-			default:
-				expect(t, c, `{"id":1,"type":"ok"}`)
-			}
+		listeners := []*wire{{socket: dial(t, to), t: t}, {socket: dial(t, to), t: t}, browser(t, to), browser(t, to), browser(t, to)}
+		for i, want := range []string{`{"id":1,"type":"ok"}`, `{"batch":false,"id":1,"type":"ok"}`, `{"id":1,"type":"ok"}`, `{"batch":true,"id":1,"type":"ok"}`, `{"batch":true,"id":1,"type":"ok"}`} {
+			listeners[i].ask(fmt.Sprintf(`{"type":"join","room":"a","id":1,"batch":%t}`, strings.Contains(want, "batch")), want)
 		}
 		const each = 100
-		talkers := map[string]socket{"plain": dial(t, to), "three": listeners[3], "five": listeners[5]}
-		send(t, talkers["plain"], `{"type":"join","room":"a","id":1}`)
-		expect(t, talkers["plain"], `{"id":1,"type":"ok"}`)
+		talkers := map[string]socket{"plain": dial(t, to), "four": listeners[4].socket}
+		(&wire{socket: talkers["plain"], t: t}).ask(`{"type":"join","room":"a","id":1}`, `{"id":1,"type":"ok"}`)
 		var talking sync.WaitGroup
 		for name, c := range talkers {
 			talking.Go(func() {
 				for n := range each {
-					size := 10
-					if n%50 == 0 {
-						size = 3000
-					}
-					text := fmt.Sprintf(`{"type":"chat","room":"a","user":%q,"text":"%d %s"}`, name, n, strings.Repeat("x", size))
+					text := fmt.Sprintf(`{"type":"chat","room":"a","user":%q,"text":"%d %s"}`, name, n, strings.Repeat("x", 10+n%50*60))
 					if c.Queue(websocket.OpText, []byte(text)) != nil || c.Flush() != nil {
 						t.Error("cannot send")
 					}
@@ -93,89 +84,68 @@ func TestCompression_SameChats(t *testing.T) {
 		}
 		heard, batches := make([][]string, len(listeners)), make([]int, len(listeners))
 		for i, c := range listeners {
-			n := 3 * each
-			if i == 3 || i == 5 {
-				n = 2 * each
-			}
-			talking.Go(func() { heard[i], batches[i] = chats(t, c, n) })
+			talking.Go(func() { heard[i], batches[i] = chats(t, c.socket, map[bool]int{true: each, false: 2 * each}[i == 4]) })
 		}
 		talking.Wait()
 		for i := range listeners {
 			want := heard[0]
-			for at, name := range map[int]string{3: "three", 5: "five"} {
-				if i == at {
-					want = slices.DeleteFunc(slices.Clone(want), func(chat string) bool { return strings.Contains(chat, fmt.Sprintf("%q", name)) })
-				}
+			if i == 4 {
+				want = slices.DeleteFunc(slices.Clone(want), func(chat string) bool { return strings.Contains(chat, `"four"`) })
 			}
-			if !slices.Equal(heard[i], want) {
-				t.Errorf("%s: member %d heard %d chats, and others than member 0", path, i, len(heard[i]))
+			if !slices.Equal(heard[i], want) || i < 3 && batches[i] > 0 {
+				t.Errorf("%s: member %d heard %d chats, and others than member 0, or %d batches", path, i, len(heard[i]), batches[i])
 			}
-			if i != 3 && i != 5 && batches[i] > 0 {
-				t.Errorf("%s: member %d got batches", path, i)
-			}
+		}
+		if received := listeners[3].socket.(*websocket.Conn).Received(); received > int64(len(strings.Join(heard[3], "")))/2 {
+			t.Errorf("%s: %d bytes came for what could be compressed well", path, received)
 		}
 	}
 }
 
-// TestCompression_AfterAuthentication: before the token nothing is compressed by the server, and a compressed message of the client is
-// bounded; the one with the token is accepted.
+// TestCompression_AfterAuthentication: before the token nothing is compressed by the server, and a compressed message of the client is bounded; the
+// one with the token is accepted. Without the setting an offer is not accepted, and batch has no effect.
 func TestCompression_AfterAuthentication(t *testing.T) {
 	t.Parallel()
 	c := serveClosed(t, func(cfg *gateway.Config) { cfg.Compression = &websocket.Compression{Threshold: 1} })
-	w := dialRaw(t, c.addr)
-	w.send(`{"type":"join","room":"a","id":"` + strings.Repeat("i", 100) + `"}`)
-	if text, compressed, _ := w.next(); compressed || !strings.Contains(text, "unauthenticated") {
+	w := browser(t, "ws://"+c.addr+"/ws")
+	join := `{"type":"join","room":"a","id":"` + strings.Repeat("i", 100) + `"}`
+	if text, compressed := w.asks(join); compressed || !strings.Contains(text, "unauthenticated") {
 		t.Errorf("before the token: %s, compressed %t", text, compressed)
 	}
-	w.send(fmt.Sprintf(`{"type":"auth","id":1,"token":%q}`, tokenOf(t, "ada", time.Hour, "join,chat room:*")))
-	if text, _, _ := w.next(); !strings.Contains(text, `"type":"ok"`) {
+	if text, _ := w.asks(fmt.Sprintf(`{"type":"auth","id":1,"token":%q}`, tokenOf(t, "ada", time.Hour, "join,chat room:*"))); !strings.Contains(text, `"type":"ok"`) {
 		t.Fatalf("the token: %s", text)
 	}
-	w.send(`{"type":"join","room":"a","id":"` + strings.Repeat("i", 100) + `"}`)
-	if text, compressed, _ := w.next(); !compressed || !strings.Contains(text, `"type":"ok"`) {
+	if text, compressed := w.asks(join); !compressed || !strings.Contains(text, `"type":"ok"`) {
 		t.Errorf("after the token: %s, compressed %t", text, compressed)
 	}
-	large := dialRaw(t, c.addr)
-	large.send(`{"type":"join","room":"` + strings.Repeat("x", 17<<10) + `"}`)
-	if got := large.closeCode(); got != 1008 {
+	large := browser(t, "ws://"+c.addr+"/ws")
+	send(t, large.socket, `{"type":"join","room":"`+strings.Repeat("x", 17<<10)+`"}`)
+	if got := closeOf(t, large); got != websocket.StatusPolicyViolation {
 		t.Errorf("a large compressed message before the token: closed with %d, want 1008", got)
 	}
-}
-
-// TestCompression_Off: without the setting an offer is not accepted, and batch has no effect.
-func TestCompression_Off(t *testing.T) {
-	t.Parallel()
 	_, addr := serve(t, gateway.Config{})
-	w := &wire{socket: browser(t, "ws://"+addr+"/ws"), t: t}
-	w.ask(`{"type":"join","room":"a","id":1,"batch":true}`, `{"batch":false,"id":1,"type":"ok"}`)
-	w.ask(`{"type":"join","room":"b","id":2,"batch":1}`, `{"code":"malformed","id":2,"message":"batch: want true or false","retryable":false,"type":"error"}`)
+	off := browser(t, "ws://"+addr+"/ws")
+	off.ask(`{"type":"join","room":"a","id":1,"batch":true}`, `{"batch":false,"id":1,"type":"ok"}`)
+	off.ask(`{"type":"join","room":"b","id":2,"batch":1}`, `{"code":"malformed","id":2,"message":"batch: want true or false","retryable":false,"type":"error"}`)
 }
 
 // TestCompression_Streams: subscriptions with and without compression get the same messages; large ones are compressed.
 func TestCompression_Streams(t *testing.T) {
 	t.Parallel()
-	cfg := compressing()
-	cfg.Engine = engine.Engine{Streams: newFakeStreams(t, "orders"), Ingest: (&memory{}).source}
-	_, addr := serve(t, cfg)
+	_, addr := serve(t, gateway.Config{Compression: &websocket.Compression{}, Engine: engine.Engine{Streams: newFakeStreams(t, "orders")}})
 	plain, writer := connect(t, addr), connect(t, addr)
-	raw := []*rawClient{dialRaw(t, addr), dialRaw(t, addr)}
-	plain.ask(`{"type":"subscribe","stream":"orders","id":1,"after":0}`, `{"type":"ok","id":1,"position":0}`)
-	for _, c := range raw {
-		c.send(`{"type":"subscribe","stream":"orders","id":1,"after":0}`)
-		if got, _, _ := c.next(); got != `{"type":"ok","id":1,"position":0}` {
-			t.Fatalf("got %s", got)
-		}
+	packed := []*wire{browser(t, "ws://"+addr+"/ws"), browser(t, "ws://"+addr+"/ws")} // these share their frames
+	for _, c := range append(packed, plain) {
+		c.ask(`{"type":"subscribe","stream":"orders","id":1,"after":0}`, `{"type":"ok","id":1,"position":0}`)
 	}
-	const each = 30
-	for n := range each {
-		size := 1 + n%2*2000
-		send(t, writer.socket, fmt.Sprintf(`{"type":"publish","stream":"orders","payload":"%d %s"}`, n, strings.Repeat("x", size)))
-	}
-	for n := range each {
+	for n := range 20 {
+		before := []int64{packed[0].socket.(*websocket.Conn).Received(), packed[1].socket.(*websocket.Conn).Received()}
+		send(t, writer.socket, fmt.Sprintf(`{"type":"publish","stream":"orders","payload":"%d %s"}`, n, strings.Repeat("x", 1+n%2*2000)))
 		want := plain.next()
-		for i, c := range raw {
-			if text, compressed, _ := c.next(); untimed([]byte(text)) != want || compressed != (n%2 == 1) {
-				t.Fatalf("message %d: subscription %d got %.100s, compressed %t, want %.100s", n, i, text, compressed, want)
+		for i, c := range packed {
+			text := c.next()
+			if small := c.socket.(*websocket.Conn).Received()-before[i] < int64(len(text)); text != want || small != (n%2 == 1) {
+				t.Fatalf("message %d: subscription %d got %.100s, compressed %t, want %.100s", n, i, text, small, want)
 			}
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tidewire/tidewire/internal/auth"
 	"github.com/tidewire/tidewire/internal/gateway"
 	"github.com/tidewire/tidewire/internal/testkit"
 )
@@ -109,19 +108,3 @@ type named struct {
 }
 
 func (n named) Name() string { return n.name }
-
-// TestConsumers_Rights: the list is for those who may inspect the queue, and there is none of a queue that does not exist.
-func TestConsumers_Rights(t *testing.T) {
-	t.Parallel()
-	c := serveClosed(t, nil, auth.RoleRule{Role: auth.AnyRole, Allow: rulesFor(t, "consume queue:*")})
-	for path, want := range map[string]string{"jobs": "403 forbidden", "none": "403 forbidden"} {
-		if got := c.status("GET", "/v1/queues/"+path+"/consumers", "", tokenOf(t, "ann", time.Hour, "inspect queue:other")); got != want {
-			t.Errorf("%s: %s, want %s", path, got, want)
-		}
-	}
-	for path, want := range map[string]string{"jobs/consumers": "200", "none/consumers": "404 not_found", "jobs/consumers?user=x": "400 invalid_parameter"} {
-		if got := c.status("GET", "/v1/queues/"+path, "", tokenOf(t, "op", time.Hour, "inspect queue:*")); got != want {
-			t.Errorf("%s: %s, want %s", path, got, want)
-		}
-	}
-}

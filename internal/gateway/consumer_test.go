@@ -115,8 +115,7 @@ func TestConsume_CreditsBoundWhatIsUnacknowledged(t *testing.T) {
 	})
 }
 
-// TestConsume_LessCreditWhileWaiting: a client that withdraws its credit while
-// waiting gets no later messages.
+// TestConsume_LessCreditWhileWaiting: a client that withdraws its credit while waiting gets no later messages.
 func TestConsume_LessCreditWhileWaiting(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		_, _, _, addr := serveAll(t)
@@ -160,8 +159,7 @@ func TestConsume_NackAndExtend(t *testing.T) {
 	})
 }
 
-// TestConsume_LeaseEnds: when a lease expires its credit is free again, and a
-// later acknowledgement fails.
+// TestConsume_LeaseEnds: when a lease expires its credit is free again, and a later acknowledgement fails.
 func TestConsume_LeaseEnds(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		_, queues, _, addr := serveAll(t)

@@ -9,8 +9,7 @@ import (
 	"github.com/tidewire/tidewire/internal/engine"
 )
 
-// deadlines is a ResponseWriter that records the write deadline of its
-// connection.
+// deadlines is a ResponseWriter that records the write deadline of its connection.
 type deadlines struct {
 	*httptest.ResponseRecorder
 	until time.Time
@@ -18,8 +17,7 @@ type deadlines struct {
 
 func (d *deadlines) SetWriteDeadline(t time.Time) error { d.until = t; return nil }
 
-// TestEvict_SparesTheNextRequest: an eviction after the end of its request does
-// not affect the next request of the connection.
+// TestEvict_SparesTheNextRequest: an eviction after the end of its request does not affect the next request of the connection.
 func TestEvict_SparesTheNextRequest(t *testing.T) {
 	t.Parallel()
 	w := &deadlines{ResponseRecorder: httptest.NewRecorder()}
@@ -39,8 +37,7 @@ func TestEvict_SparesTheNextRequest(t *testing.T) {
 	}
 }
 
-// TestHTTP_DeadlineOfTheRequestBefore: the write deadline of one request does
-// not end the answer to the next one.
+// TestHTTP_DeadlineOfTheRequestBefore: the write deadline of one request does not end the answer to the next one.
 func TestHTTP_DeadlineOfTheRequestBefore(t *testing.T) {
 	t.Parallel()
 	s := New(Config{Engine: engine.Engine{Ingest: func(func(uint64)) engine.Source { return nil }}})

@@ -20,6 +20,7 @@ var doors = []struct {
 	{right: "consume queue:jobs", ws: `"type":"nack","queue":"jobs","delivery":"1"`, http: "POST /v1/queues/jobs/nack", body: `{"delivery":"1"}`},
 	{right: "consume queue:jobs", ws: `"type":"extend","queue":"jobs","delivery":"1","lease_ms":5`, http: "POST /v1/queues/jobs/extend", body: `{"delivery":"1","lease_ms":5}`},
 	{right: "inspect queue:jobs", http: "GET /v1/queues/jobs"},
+	{right: "inspect queue:jobs", http: "GET /v1/queues/jobs/consumers"},
 	{right: "admin queue:fresh", http: "POST /v1/queues/fresh", and: []string{"admin stream:fresh"}},
 	{right: "admin stream:fresh2", http: "POST /v1/queues/fresh2", and: []string{"admin queue:fresh2"}},
 	{right: "admin queue:jobs", http: "DELETE /v1/queues/jobs"},

@@ -8,9 +8,8 @@ import (
 	"github.com/tidewire/tidewire/internal/wire"
 )
 
-// TestParseRequest_TooManyElements: a large message that would take a hundred times
-// its size once decoded is refused before it is decoded, and its sender gets an
-// error.
+// TestParseRequest_TooManyElements: a large message that would take a hundred times its size once decoded is refused before it is decoded, and its
+// sender gets an error.
 func TestParseRequest_TooManyElements(t *testing.T) {
 	t.Parallel()
 	d := wire.Decoder{Limits: newDecoders(64).limits()}

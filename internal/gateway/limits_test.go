@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -157,52 +156,30 @@ func TestLimits_Forwarded(t *testing.T) {
 	}
 }
 
-// TestLimits_Pending: sockets whose client is not known are few, whatever they do: nothing, half a header, a connection without a token, a request
-// without one. They hold up nobody else.
+// TestLimits_Pending: a socket whose client is not known is pending until the client says who it is, in the handshake or by a message.
 func TestLimits_Pending(t *testing.T) {
-	t.Parallel()
-	l := serveLimited(t, "", limits.Config{Connections: 1000, Pending: 15}, false, nil)
-	token := tokenOf(t, "ann", time.Hour)
-	idle := make([]net.Conn, 0, 20)
-	open := func(text string) net.Conn {
-		conn, err := net.Dial("tcp", l.addr)
-		if err != nil {
-			t.Fatal(err)
+	inBubble(t, func(t *testing.T) {
+		l := serveLimited(t, "", limits.Config{Connections: 1000, Pending: 15}, false, nil)
+		token := tokenOf(t, "ann", time.Hour)
+		for range 30 {
+			if w, status, _ := l.dial("/ws", bearer(token)); w == nil {
+				t.Fatalf("a client with a token got %d", status)
+			}
 		}
-		t.Cleanup(func() { conn.Close() })
-		io.WriteString(conn, text)
-		return conn
-	}
-	for range 5 {
-		idle = append(idle, open(""), open("GET /ws HT"))
-	}
-	testkit.Eventually(t, "ten wait", func() bool { return l.registry.Stats().Pending == 10 })
-	for range 2 {
-		l.dial("/ws", nil)
-	}
-	for range 3 {
-		conn := open("GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
-		conn.SetDeadline(time.Now().Add(patience))
-		if _, err := http.ReadResponse(bufio.NewReader(conn), nil); err != nil {
-			t.Fatal(err)
+		var nobody *wire
+		for range 15 {
+			nobody, _, _ = l.dial("/ws", nil)
 		}
-	}
-	if one, err := net.Dial("tcp", l.addr); err == nil { // else it was closed already
-		one.SetDeadline(time.Now().Add(patience))
-		if _, err := one.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Errorf("one more was not closed: %v", err)
+		if s := l.registry.Stats(); s.Pending != 15 {
+			t.Errorf("%d are pending, want 15", s.Pending)
 		}
-		one.Close()
-	}
-	for _, c := range idle[:2] {
-		c.Close()
-	}
-	testkit.Eventually(t, "two have gone", func() bool { return l.registry.Stats().Pending == 13 })
-	for range 30 { // clients that say who they are do not stay pending
-		if w, status, _ := l.dial("/ws", bearer(token)); w == nil {
-			t.Fatalf("a client with a token got %d", status)
+		if got := nobody.code(fmt.Sprintf(`{"type":"auth","id":"x","token":%q}`, token)); got != "ok" {
+			t.Error(got)
 		}
-	}
+		if s := l.registry.Stats(); s.Pending != 14 {
+			t.Errorf("%d are pending, want 14", s.Pending)
+		}
+	})
 }
 
 // refusedHandshake does a handshake, and returns the response.

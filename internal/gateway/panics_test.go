@@ -92,8 +92,7 @@ func (b *lockedBuffer) String() string {
 	return b.buf.String()
 }
 
-// TestPanic_EndsOneConnectionAlone: a panic ends only its connection, everything
-// acquired is released, and the log has the stack.
+// TestPanic_EndsOneConnectionAlone: a panic ends only its connection, everything acquired is released, and the log has the stack.
 func TestPanic_EndsOneConnectionAlone(t *testing.T) {
 	t.Parallel()
 	streams, queues, rooms := newFakeStreams(t, "orders"), newFakeQueues(t, "jobs"), newMemoryStore(t)

@@ -159,8 +159,7 @@ func TestWrong_NamesTheField(t *testing.T) {
 	c.ask(`{"id":1,"type":"publish","stream":"orders","payload":"asked"}`, `{"type":"ok","id":1,"position":2}`)
 }
 
-// TestMalformed_IsAnsweredAsFarAsItCanBeRead: a request is answered with its id
-// although the rest is invalid JSON, or nested too deeply.
+// TestMalformed_IsAnsweredAsFarAsItCanBeRead: a request is answered with its id although the rest is invalid JSON, or nested too deeply.
 func TestMalformed_IsAnsweredAsFarAsItCanBeRead(t *testing.T) {
 	t.Parallel()
 	_, _, _, addr := serveAll(t)

@@ -10,8 +10,7 @@ import (
 	"github.com/tidewire/tidewire/internal/wire"
 )
 
-// FuzzParseRequest compares the stored message of a publish with its decoded JSON
-// fields.
+// FuzzParseRequest compares the stored message of a publish with its decoded JSON fields.
 func FuzzParseRequest(f *testing.F) {
 	for _, text := range []string{
 		`{"type":"publish","id":1,"stream":"s","payload":"p","key":"k","headers":{"a":1}}`,

@@ -15,8 +15,7 @@ import (
 	"github.com/tidewire/tidewire/websocket"
 )
 
-// positions reads messages of a subscription, and expects the positions from
-// first to last.
+// positions reads messages of a subscription, and expects the positions from first to last.
 func (w *wire) positions(subscription string, first, last int64) {
 	w.t.Helper()
 	for want := first; want <= last; want++ {
@@ -100,8 +99,7 @@ func TestSubscribe_EndsWithAnError(t *testing.T) {
 	c.want(`{"type":"error","subscription":"s","code":"too_old","message":"the next messages after this position were dropped: continue after oldest - 1","retryable":false,"oldest":4}`)
 }
 
-// TestSubscribe_Credits: a subscription gets as many messages as it has credit for,
-// and without credit the server holds none for it.
+// TestSubscribe_Credits: a subscription gets as many messages as it has credit for, and without credit the server holds none for it.
 func TestSubscribe_Credits(t *testing.T) {
 	t.Parallel()
 	streams, _, _, addr := serveAll(t)
@@ -109,8 +107,7 @@ func TestSubscribe_Credits(t *testing.T) {
 	c := connect(t, addr)
 	c.ask(`{"type":"subscribe","id":1,"stream":"orders","after":0,"credits":4}`, `{"type":"ok","id":1,"position":0}`)
 	c.positions("orders", 1, 4)
-	// The answer is sent on another lane than the messages, which may come
-	// first.
+	// The answer is sent on another lane than the messages, which may come first.
 	send(t, c.socket, `{"type":"credit","id":2,"subscription":"orders","n":13}`)
 	last, answered := int64(4), false
 	for last < 17 || !answered {

@@ -124,7 +124,7 @@ func (t *traffic) differences() (all []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, what := range slices.Sorted(maps.Keys(t.problems)) {
-		all = append(all, fmt.Sprintf("%s\n\tMend its description in internal/wire/spec/%s, or the server.\n\t%s", what, fileOf(what), strings.ReplaceAll(t.problems[what], "\n", "\n\t")))
+		all = append(all, fmt.Sprintf("%s\n\tMend its description in internal/wire/spec, or the server.\n\t%s", what, strings.ReplaceAll(t.problems[what], "\n", "\n\t")))
 	}
 	if !whole() {
 		return all
@@ -133,7 +133,7 @@ func (t *traffic) differences() (all []string) {
 	for _, name := range slices.Sorted(maps.Keys(described)) {
 		switch _, known := unseen[name]; {
 		case !t.seen[name] && !known:
-			all = append(all, fmt.Sprintf("%q is described in internal/wire/spec/%s, and no test of internal/gateway has it: add a test, or remove it there, or add a line with a reason to unseen in traffic_unseen_test.go", name, fileOf(name)))
+			all = append(all, fmt.Sprintf("%q is described in internal/wire/spec, and no test of internal/gateway has it: add a test, or remove it there, or add a line with a reason to unseen in traffic_unseen_test.go", name))
 		case t.seen[name] && known:
 			all = append(all, fmt.Sprintf("%q is in a test: remove it from unseen in traffic_unseen_test.go", name))
 		}
@@ -144,19 +144,4 @@ func (t *traffic) differences() (all []string) {
 		}
 	}
 	return all
-}
-
-// fileOf says where something is described.
-func fileOf(what string) string {
-	switch {
-	case strings.Contains(what, " /v1/"):
-		return "routes_*.go"
-	case strings.Contains(what, "object "):
-		return "objects.go"
-	case strings.Contains(what, "code "):
-		return "errors.go"
-	case strings.Contains(what, "message "):
-		return "pushes.go"
-	}
-	return "requests.go and fields.go"
 }

@@ -16,8 +16,7 @@ import (
 
 const upgradeHeaders = "Host: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n"
 
-// TestUpgrade_WithABodyIsRefused: bytes that a proxy takes for the body must not
-// be read as frames, nor as the next request.
+// TestUpgrade_WithABodyIsRefused: bytes that a proxy takes for the body must not be read as frames, nor as the next request.
 func TestUpgrade_WithABodyIsRefused(t *testing.T) {
 	t.Parallel()
 	store := &memory{}
