@@ -16,7 +16,7 @@ import (
 // hostile are defaults of a database under which writers fail, or break their
 // guarantees.
 var hostile = map[string]string{
-	"statement_timeout": "80ms", "lock_timeout": "70ms", "idle_in_transaction_session_timeout": "90ms",
+	"statement_timeout": "80s", "lock_timeout": "70s", "idle_in_transaction_session_timeout": "90s",
 	"search_path": "public, pg_catalog", "standard_conforming_strings": "off", "client_encoding": "LATIN1",
 	"synchronous_commit": "off",
 }

@@ -19,9 +19,6 @@ import (
 
 func TestMain(m *testing.M) { pgtest.Main(m) }
 
-// patience bounds waits that only fail if something is broken.
-const patience = 2 * time.Minute
-
 var migrated = pgtest.NewTemplate("schedule", func(ctx context.Context, pool *pgxpool.Pool) error {
 	if _, err := migrate.Up(ctx, pool); err != nil {
 		return err
