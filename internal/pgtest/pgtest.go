@@ -90,7 +90,7 @@ func Examples() {
 	name := newName("examples")
 	srv, err := shared()
 	if err == nil {
-		err = admin(srv, "CREATE DATABASE "+name+" TEMPLATE template0")
+		err = createDatabase(srv, name, "template0")
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "pgtest: a database for the examples:", err)
@@ -189,7 +189,7 @@ func openFrom(t testing.TB, template string) DB {
 		t.Fatalf("pgtest: %v", err)
 	}
 	name := newName("test")
-	if err := admin(srv, "CREATE DATABASE "+name+" TEMPLATE "+template); err != nil {
+	if err := createDatabase(srv, name, template); err != nil {
 		t.Fatalf("pgtest: %v", err)
 	}
 	db := DB{URL: urlOf(srv, name)}
@@ -245,18 +245,41 @@ func startFor(t testing.TB, cfg embedpg.Config, start func(embedpg.Config, strin
 	return inst.server
 }
 
-// admin runs a statement that must not run in a transaction, on a new connection:
-// a pool would leave goroutines behind.
+// administrator is a connection for statements that must not run in a transaction: a new one for each would take
+// as long as a copy of a database. A pool would leave goroutines behind.
+var administrator struct {
+	sync.Mutex
+	conn *pgx.Conn
+}
+
+// admin runs a statement on a server.
 func admin(srv, sql string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
-	conn, err := pgx.Connect(ctx, srv)
-	if err != nil {
+	administrator.Lock()
+	defer administrator.Unlock()
+	if administrator.conn == nil {
+		conn, err := pgx.Connect(ctx, srv)
+		if err != nil {
+			return err
+		}
+		administrator.conn = conn
+	}
+	_, err := administrator.conn.Exec(ctx, sql)
+	return err
+}
+
+// createDatabase copies a template's files, where PostgreSQL can (from 15 on): to write them into the log, which is its
+// default, takes twice as long.
+func createDatabase(srv, name, template string) error {
+	if err := admin(srv, "SELECT"); err != nil {
 		return err
 	}
-	defer conn.Close(ctx)
-	_, err = conn.Exec(ctx, sql)
-	return err
+	sql := "CREATE DATABASE " + name + " TEMPLATE " + template
+	if version := administrator.conn.PgConn().ParameterStatus("server_version"); !strings.HasPrefix(version, "14") {
+		sql += " STRATEGY file_copy"
+	}
+	return admin(srv, sql)
 }
 
 // SetDefaults changes the default settings of new connections to the database. It

@@ -62,7 +62,7 @@ func Serve(run func(url string) error) error {
 // same time, each with a pool.
 func startShared() (*instance, error) {
 	cfg := config()
-	cfg.Settings = map[string]string{"fsync": "off", "max_connections": "600", "max_wal_size": "256MB"}
+	cfg.Settings = map[string]string{"fsync": "off", "full_page_writes": "off", "max_connections": "600", "max_wal_size": "256MB"}
 	return start(cfg, MemoryDir())
 }
 
