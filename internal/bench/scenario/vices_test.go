@@ -115,7 +115,7 @@ func chatVice(t *testing.T, vice faulty.Vice, own bool) {
 	result := bench.NewResult("chat-load", nil)
 	err := Chat(t.Context(), ChatConfig{
 		Targets: []Target{{Name: "one", URL: server.URL, Own: own, Labels: map[string]string{"profile": "minimal"}}}, Repeat: 1, Scale: 1, Share: 1,
-		Custom: &ChatLoad{Clients: 10, Rate: 20, Payload: 128, Hold: 2 * time.Second}, Progress: t.Logf,
+		Custom: &ChatLoad{Clients: 6, Rate: 15, Payload: 128, Hold: 2 * time.Second}, Progress: t.Logf,
 	}, result)
 	if err != nil {
 		t.Fatal(err)
