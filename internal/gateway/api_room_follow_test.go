@@ -8,7 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tidewire/tidewire/internal/budget"
 	"github.com/tidewire/tidewire/internal/gateway"
+	"github.com/tidewire/tidewire/internal/testkit"
 )
 
 // roomEvents are the server-sent events of a room.
@@ -86,9 +88,11 @@ func TestFollowRoom(t *testing.T) {
 }
 
 // TestFollowRoom_Stored: a follower of a stored room resumes after a position, and gets each chat once, in order, also those that come meanwhile.
+// What it has got is not counted as memory any more.
 func TestFollowRoom_Stored(t *testing.T) {
 	t.Parallel()
-	store, _, c := serveRooms(t, nil)
+	account := budget.New(1 << 30)
+	store, _, c := serveRoomsIn(t, nil, account)
 	const before, all = 210, 420 // several pages
 	say := func(n int) {
 		c.want("POST", "/v1/rooms/kept-1/chats", fmt.Sprintf(`{"text":"%d"}`, n), 200, fmt.Sprintf(`{"position":%d}`, n))
@@ -107,6 +111,7 @@ func TestFollowRoom_Stored(t *testing.T) {
 			f.events.wantStored(n)
 		}
 	}
+	testkit.Eventually(t, "the pages of history are not counted", func() bool { return account.Held(budget.CatchUp) == 0 })
 }
 
 // wantStored expects the chat at a position.

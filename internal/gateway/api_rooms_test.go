@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tidewire/tidewire/internal/budget"
 	"github.com/tidewire/tidewire/internal/engine"
 	"github.com/tidewire/tidewire/internal/gateway"
 	"github.com/tidewire/tidewire/internal/testkit"
@@ -16,10 +17,15 @@ import (
 
 // serveRooms serves everything, with stored rooms.
 func serveRooms(t *testing.T, nodes gateway.Nodes) (*memoryStore, *gateway.Server, client) {
+	return serveRoomsIn(t, nodes, nil)
+}
+
+// serveRoomsIn does that, and counts the memory in an account.
+func serveRoomsIn(t *testing.T, nodes gateway.Nodes, account *budget.Budget) (*memoryStore, *gateway.Server, client) {
 	store := newMemoryStore(t)
 	server, addr := serve(t, gateway.Config{
 		Engine: engine.Engine{Rooms: store, Streams: newFakeStreams(t), Queues: newFakeQueues(t), Events: newFakeEvents()},
-		Chat:   gateway.ChatConfig{StoredRooms: []string{"kept-*"}}, Nodes: nodes, MaxMessage: 10_000,
+		Chat:   gateway.ChatConfig{StoredRooms: []string{"kept-*"}}, Nodes: nodes, MaxMessage: 10_000, Budget: account,
 	})
 	return store, server, client{t, addr}
 }
