@@ -158,7 +158,8 @@ func dialSocket(ctx context.Context, rawURL string, cfg websocket.Config) (socke
 type pipeConn struct {
 	conn   net.Conn
 	in     *bufio.Reader
-	queued []byte
+	mu     sync.Mutex
+	queued []byte // guarded by mu: a reader answers Pings while another goroutine sends
 	out    chan []byte
 	ended  chan struct{}
 	end    sync.Once
@@ -178,16 +179,21 @@ func (c *pipeConn) write() {
 }
 
 func (c *pipeConn) Queue(op websocket.Opcode, payload []byte) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.queued = websocket.AppendMaskedFrame(c.queued, op, [4]byte{1, 2, 3, 4}, payload)
 	return nil
 }
 
 func (c *pipeConn) Flush() error {
+	c.mu.Lock()
+	b := c.queued
+	c.queued = nil
+	c.mu.Unlock()
 	select {
 	case <-c.ended:
 		return net.ErrClosed
-	case c.out <- c.queued:
-		c.queued = nil
+	case c.out <- b:
 		return nil
 	}
 }
