@@ -49,21 +49,23 @@ test-race: $(TOOLS)/gotestsum prepared
 	$(if $(filter ./...,$(PKG)),@RACE=1 ./scripts/line.sh clients/go $(MAKE) clients-test LIBRARY=go)
 	@GORACE=atexit_sleep_ms=0 $(GO_TEST) -race -timeout 15m $(if $(filter ./...,$(PKG)),$(RACE),$(PKG))
 
-## check: formatting, vet, staticcheck, import rules, tidy modules
+## check: formatting, vet, staticcheck, import rules, tidy modules, no sleeps in tests
 check: $(TOOLS)/staticcheck $(TOOLS)/depguard
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { echo 'gofmt these:'; gofmt -l $$(git ls-files '*.go'); exit 1; }
 	$(GO) mod tidy -diff
 	$(GO) vet ./...
 	$(TOOLS)/staticcheck ./...
 	$(TOOLS)/depguard ./...
+	$(GO) run ./internal/testkit/sleeps $$(git ls-files '*_test.go')
 
 ## docs: write docs/reference/messages.md and http.md from internal/wire/spec
 docs:
 	$(GO) run ./internal/wire/spec/write docs/reference
 
-# One PostgreSQL for all packages. No second vet, and no symbols, which only a debugger needs.
+# One PostgreSQL for all packages, of which four run at a time: they wait half of the time. No second vet, and no symbols,
+# which only a debugger needs.
 GO_TEST = $(GO) run ./internal/pgtest/run $(TOOLS)/gotestsum --format pkgname-and-test-fails --format-icons text --format-hide-empty-pkg --hide-summary skipped,output \
-	--jsonfile .cache/test.json --post-run-command ./scripts/slowest.sh -- -vet=off -ldflags='-s -w'
+	--jsonfile .cache/test.json --post-run-command ./scripts/slowest.sh -- -vet=off -ldflags='-s -w' -p 4
 
 ## unit: tests of the Go packages (PKG=./stream)
 unit: $(TOOLS)/gotestsum

@@ -26,7 +26,7 @@ func TestSweep_GivesUpManyRequests(t *testing.T) {
 	s.sweep(0, 0)
 	testkit.Eventually(t, "the sweep has waited for twice the time of a batch", func() bool {
 		var long bool
-		err := slow.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'
+		err := db.Pool.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'
 			AND clock_timestamp() - query_start > $1)`, 2*s.cfg.Timeout).Scan(&long)
 		return err != nil || long
 	})

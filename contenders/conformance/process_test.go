@@ -150,7 +150,7 @@ func testGone(t *testing.T, c contender) {
 			for range n {
 				leave[how](member(t, s, "r"))
 			}
-			time.Sleep(pause)
+			time.Sleep(pause) // pace: longer and longer, for servers that release after some time
 		}
 		a.say("r", "who is there?")
 		b.hearsText("who is there?")

@@ -138,7 +138,7 @@ func run(t *testing.T, program []byte) {
 			}
 			wg.Go(func() {
 				if c.Reserve(ctx, k, n) == nil {
-					time.Sleep(time.Duration(n) * time.Microsecond)
+					time.Sleep(time.Duration(n) * time.Microsecond) // synctest: only a bubble runs it
 					c.Release(k, n)
 				}
 			})
@@ -152,7 +152,7 @@ func run(t *testing.T, program []byte) {
 		case 3:
 			c.Close()
 		case 4:
-			time.Sleep(time.Duration(n) * time.Microsecond)
+			time.Sleep(time.Duration(n) * time.Microsecond) // synctest: only a bubble runs it
 		case 6:
 			c.Join([]string{"", "ann", "bob", "carol"}[n>>13%4])
 		}
@@ -163,7 +163,7 @@ func run(t *testing.T, program []byte) {
 		}
 	}
 	// Without further pressure everybody is answered: served or evicted.
-	time.Sleep(time.Minute)
+	time.Sleep(time.Minute) // synctest: only a bubble runs it
 	if s := b.Stats(); s.Waiting != 0 {
 		t.Errorf("still waiting after a minute: %+v", s)
 	}
@@ -172,6 +172,6 @@ func run(t *testing.T, program []byte) {
 	for _, c := range clients {
 		c.Close()
 	}
-	time.Sleep(time.Minute)
+	time.Sleep(time.Minute) // synctest: only a bubble runs it
 	empty(t, b)
 }

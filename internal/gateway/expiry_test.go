@@ -160,7 +160,7 @@ func TestAuth_RightsAfterTheWait(t *testing.T) {
 	}{
 		"rules":    {func(s *rulesServer) { s.allow("read stream:*") }, "forbidden"},
 		"function": {func(s *rulesServer) { s.denied.Store(true); s.policy.Forget(auth.Change{AllRights: true}) }, "forbidden"},
-		"token":    {func(*rulesServer) { time.Sleep(shortLife) }, "token_expired"},
+		"token":    {func(*rulesServer) { time.Sleep(shortLife) }, "token_expired"}, // synctest: called in a bubble
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {

@@ -29,7 +29,7 @@ func newServerStore(t *testing.T, all *memoryStore, random *rand.Rand) *serverSt
 	running.Go(func() {
 		for outcome := range s.outcomes {
 			if random.IntN(4) == 0 {
-				time.Sleep(time.Duration(random.IntN(8)) * time.Millisecond)
+				time.Sleep(time.Duration(random.IntN(8)) * time.Millisecond) // synctest: a store of a bubble
 			}
 			outcome()
 		}

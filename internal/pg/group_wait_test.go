@@ -27,7 +27,7 @@ func runGroup(t *testing.T, commit, linger time.Duration, rows int) *commits {
 	running.Go(func() {
 		c.group.Run(ctx, context.Background(), func(_ context.Context, b *[]chan struct{}) {
 			c.at = append(c.at, time.Since(c.start))
-			time.Sleep(commit)
+			time.Sleep(commit) // synctest: only bubbles run it
 			c.sizes = append(c.sizes, len(*b))
 			for _, done := range *b {
 				close(done)

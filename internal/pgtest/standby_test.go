@@ -2,12 +2,12 @@ package pgtest_test
 
 import (
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tidewire/tidewire/internal/embedpg"
 	"github.com/tidewire/tidewire/internal/pgtest"
+	"github.com/tidewire/tidewire/internal/testkit"
 )
 
 // TestStandby: a standby has its primary's settings and commits, and accepts writes after it is promoted.
@@ -22,16 +22,11 @@ func TestStandby(t *testing.T) {
 		t.Errorf("work_mem of the standby is %s, and not that of its primary", memory)
 	}
 	on(t, primary, `INSERT INTO t VALUES (1)`, nil)
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+	testkit.Eventually(t, "the standby has the row", func() bool {
 		var n int
 		on(t, standby, `SELECT count(*) FROM t`, &n)
-		if n == 1 {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("the standby has not got the row")
-		}
-	}
+		return n == 1
+	})
 	var promoted bool
 	if on(t, standby, `SELECT pg_promote()`, &promoted); !promoted {
 		t.Fatal("not promoted")

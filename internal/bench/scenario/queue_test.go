@@ -26,7 +26,7 @@ func TestPace(t *testing.T) {
 
 // sleepByClock uses the fake clock of a test.
 func sleepByClock(ctx context.Context, until time.Time) bool {
-	time.Sleep(time.Until(until))
+	time.Sleep(time.Until(until)) // synctest: the fake clock
 	return ctx.Err() == nil
 }
 

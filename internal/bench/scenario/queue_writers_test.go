@@ -11,7 +11,7 @@ import (
 type held struct{ end context.CancelFunc }
 
 func (h held) send(_ context.Context, _, _ int, _ [][]byte, done func(error)) error {
-	time.Sleep(100 * time.Millisecond)
+	time.Sleep(100 * time.Millisecond) // synctest: a side of a bubble
 	h.end()
 	done(nil)
 	return nil
