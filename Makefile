@@ -62,10 +62,10 @@ check: $(TOOLS)/staticcheck $(TOOLS)/depguard
 docs:
 	$(GO) run ./internal/wire/spec/write docs/reference
 
-# One PostgreSQL for all packages, of which four run at a time: they wait half of the time. No second vet, and no symbols,
+# One PostgreSQL for all packages, of which three run at a time: they wait a third of the time. No second vet, and no symbols,
 # which only a debugger needs.
 GO_TEST = $(GO) run ./internal/pgtest/run $(TOOLS)/gotestsum --format pkgname-and-test-fails --format-icons text --format-hide-empty-pkg --hide-summary skipped,output \
-	--jsonfile .cache/test.json --post-run-command ./scripts/slowest.sh -- -vet=off -ldflags='-s -w' -p 4
+	--jsonfile .cache/test.json --post-run-command ./scripts/slowest.sh -- -vet=off -ldflags='-s -w' -p 3
 
 ## unit: tests of the Go packages (PKG=./stream)
 unit: $(TOOLS)/gotestsum

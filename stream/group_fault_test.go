@@ -126,7 +126,7 @@ func TestGroups_RotateUnderLoad(t *testing.T) {
 	}
 	rollBack(t, holder)
 	rollBack(t, reader)
-	for n := range 5 {
+	for n := range 2 {
 		before := currentTable(t, db)
 		testkit.Eventually(t, fmt.Sprint("rotation ", n), func() bool { return currentTable(t, db) != before })
 	}

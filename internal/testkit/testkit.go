@@ -19,13 +19,16 @@ func Long(t testing.TB) {
 	}
 }
 
-// Eventually waits until a condition holds, and ends the test if it does not hold within a minute. It is for states of
+// patience is long, because only a test that fails waits for its end, and a machine may be busy.
+const patience = 3 * time.Minute
+
+// Eventually waits until a condition holds, and ends the test if it does not hold within three minutes. It is for states of
 // PostgreSQL, of the system and of other processes, which report no change. Within the process, wait for a channel.
 func Eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !holds(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); !holds(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("did not happen within a minute: %s", what)
+			t.Fatalf("did not happen within %v: %s", patience, what)
 		}
 	}
 }
