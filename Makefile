@@ -32,12 +32,12 @@ run: build
 	./bin/tidewire serve $(ARGS)
 
 # What mostly waits, for downloads or for the one core of an interpreter, runs beside something else.
-BESIDE = $(MAKE) -k -j2 --no-print-directory
+BESIDE = $(MAKE) -k -j3 --no-print-directory
 
 ## test: what a change can break: check, Go tests, one conformance run of the client libraries, their own tests, console
 test:
-	@$(BESIDE) check prepared
-	@$(BESIDE) libraries unit
+	@$(BESIDE) prepared $(TOOLS)/staticcheck $(TOOLS)/depguard $(TOOLS)/gotestsum
+	@$(BESIDE) check libraries unit
 
 ## quick: tests of the Go packages that differ from the last commit on main, and of those that import them
 quick: $(TOOLS)/gotestsum
@@ -45,7 +45,7 @@ quick: $(TOOLS)/gotestsum
 		else $(GO_TEST) -short -timeout 5m $$packages; fi
 
 ## test-race: the packages with concurrency, under the race detector (PKG=./stream)
-test-race: $(TOOLS)/gotestsum prepared
+test-race: $(TOOLS)/gotestsum
 	$(if $(filter ./...,$(PKG)),@RACE=1 ./scripts/line.sh clients/go $(MAKE) clients-test LIBRARY=go)
 	@GORACE=atexit_sleep_ms=0 $(GO_TEST) -race -timeout 15m $(if $(filter ./...,$(PKG)),$(RACE),$(PKG))
 
@@ -72,7 +72,7 @@ unit: $(TOOLS)/gotestsum
 	@$(GO_TEST) -count=1 -timeout 10m $(SLOW_FIRST) $(PKG)
 
 # Tests of what is not Go, or in a module of its own: one line each.
-libraries: prepared
+libraries:
 	@./scripts/line.sh clients $(MAKE) clients-test
 	@./scripts/line.sh console $(MAKE) console-test
 
