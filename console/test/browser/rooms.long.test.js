@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { serve, v1 } from "../server.js";
-import { becomes, launch, long, open } from "./browser.js";
+import { becomes, launch, open } from "./browser.js";
 
 let server, browser, base;
 before(async () => {
@@ -30,41 +30,7 @@ async function say(page, text, times = "") {
   await page.getByRole("button", { name: "Send" }).click();
 }
 
-test("a room is opened, two users join it, chat, see each other come and leave", async (t) => {
-  const [ann, bob] = [await open(t, browser, base), await open(t, browser, base)];
-  await ann.goto(`${base}/console/`);
-  await ann.getByRole("link", { name: "Rooms", exact: true }).click();
-  await ann.getByText("Nobody is in a room now").waitFor();
-  await ann.getByLabel("Name").fill("tea/1");
-  await ann.getByRole("button", { name: "Open" }).click();
-  await ann.waitForURL(`${base}/console/rooms/tea%2F1`);
-  await ann.getByText("You see chats while you are in the room").waitFor();
-  await join(ann, "tea%2F1", "ann");
-  assert.match(ann.url(), /as=ann$/);
-  await ann.getByText("1 connection, 1 user with a name").waitFor();
-  await join(bob, "tea%2F1", "bob");
-  await log(ann).getByText("bob has joined.").waitFor();
-  await becomes(() => users(ann), ["ann", "bob"]);
-  await becomes(() => users(bob), ["ann", "bob"]);
-  await say(bob, "hello <b>ann</b>");
-  const row = log(ann).getByRole("listitem").filter({ hasText: "hello <b>ann</b>" });
-  await row.getByText("bob", { exact: true }).waitFor();
-  await log(bob).getByText("hello <b>ann</b>").waitFor();
-  assert.equal(await bob.getByLabel("Say").inputValue(), "");
-  await bob.getByRole("button", { name: "Leave" }).click();
-  await log(ann).getByText("bob has left.").waitFor();
-  await log(bob).getByText("You are not in the room any more.").waitFor();
-  await bob.getByRole("link", { name: "Rooms" }).last().click();
-  await bob.getByRole("row").filter({ hasText: "tea/1" }).getByRole("cell").first().filter({ hasText: /^1$/ }).waitFor();
-  await bob.getByLabel("Find").fill("coffee");
-  await bob.getByText("No room with this in its name has members").waitFor();
-  await bob.getByLabel("Find").fill("tea");
-  await bob.getByRole("link", { name: "tea/1" }).waitFor();
-  await ann.getByRole("link", { name: "Streams" }).click();
-  await bob.getByText("No room with this in its name has members").waitFor(); // who looks at something else is not in the room any more
-});
-
-long("chats of others are counted, in the list", async (t) => {
+test("chats of others are counted, in the list", async (t) => {
   const page = await open(t, browser, base);
   const talker = await open(t, browser, base);
   await join(talker, "busy", "");
@@ -74,7 +40,7 @@ long("chats of others are counted, in the list", async (t) => {
   await becomes(async () => Number(await page.getByRole("row").filter({ hasText: "busy" }).getByRole("cell").nth(1).textContent()) > 0, true);
 });
 
-long("who chats too fast is told when the next chat may be sent", async (t) => {
+test("who chats too fast is told when the next chat may be sent", async (t) => {
   const page = await open(t, browser, base);
   await join(page, "public", "ann");
   await say(page, "again", "x");
@@ -87,7 +53,7 @@ long("who chats too fast is told when the next chat may be sent", async (t) => {
   await becomes(() => page.getByText("Too fast").count(), 0);
 });
 
-long("a user is removed from a room, on all its connections, and can come back", async (t) => {
+test("a user is removed from a room, on all its connections, and can come back", async (t) => {
   const [boss, ann] = [await open(t, browser, base), await open(t, browser, base)];
   await join(ann, "den", "ann");
   await join(boss, "den", "boss");
@@ -113,7 +79,7 @@ long("a user is removed from a room, on all its connections, and can come back",
   await boss.getByText("1 server did not answer: the user may be in the room there.").waitFor();
 });
 
-long("the history of a stored room is read page by page, backwards", async (t) => {
+test("the history of a stored room is read page by page, backwards", async (t) => {
   for (let i = 1; i <= 120; i++) await v1(base, "POST", "rooms/kept-1/chats", { user: "till", text: `chat ${i}.` });
   const page = await open(t, browser, base);
   await page.goto(`${base}/console/rooms/kept-1`);
@@ -137,7 +103,7 @@ long("the history of a stored room is read page by page, backwards", async (t) =
   await log(page).getByText("a new one").waitFor();
 });
 
-long("gaps are shown, and a server that is away", async (t) => {
+test("gaps are shown, and a server that is away", async (t) => {
   const page = await open(t, browser, base, { allowed: ["ERR_INTERNET_DISCONNECTED", "WebSocket"] });
   let cut;
   await page.routeWebSocket(/\/ws$/, (socket) => {
@@ -163,7 +129,7 @@ long("gaps are shown, and a server that is away", async (t) => {
   await page.getByText("This is not up to date").waitFor({ state: "detached" });
 });
 
-long("what is below the conversation stays in its place while the first chats come", async (t) => {
+test("what is below the conversation stays in its place while the first chats come", async (t) => {
   const page = await open(t, browser, base);
   await page.goto(`${base}/console/rooms/still`);
   await page.getByRole("button", { name: "Join" }).waitFor();

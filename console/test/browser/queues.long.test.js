@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { kill } from "../dead.js";
 import { serve, v1 } from "../server.js";
-import { becomes, launch, long, open } from "./browser.js";
+import { becomes, launch, open } from "./browser.js";
 import { sockets } from "./sockets.js";
 
 let server, browser, base;
@@ -22,54 +22,7 @@ const stats = (queue) => v1(base, "GET", `queues/${queue}`);
 const rows = (page) => page.locator("table.letters tbody tr");
 const messages = (n) => Array.from({ length: n }, (_, i) => ({ key: `k${i % 3}`, headers: { i }, payload: `{"n":${i},"big":${big}}` }));
 
-test("a queue is created, filled, paused and resumed", async (t) => {
-  const page = await open(t, browser, base, { allowed: ["400"] });
-  await page.goto(`${base}/console/`);
-  await page.getByRole("link", { name: "Queues", exact: true }).click();
-  await page.getByText("There is no queue yet").waitFor();
-  await page.getByLabel("Name").fill("made here/1");
-  await page.getByRole("button", { name: "Create" }).click();
-  await page.waitForURL(`${base}/console/queues/made%20here%2F1`);
-  await page.getByText("No message is ready").waitFor();
-  await page.getByText("Enqueue a message").click();
-  await page.getByLabel("Delay in seconds").fill("x");
-  await page.getByRole("button", { name: "Enqueue", exact: true }).click();
-  await page.getByText("The delay is a number from 0 to 86,400.").waitFor();
-  await page.getByLabel("Delay in seconds").fill("");
-  await page.getByLabel("Headers").fill(`{"big":${big}}`);
-  await page.getByRole("button", { name: "Enqueue", exact: true }).click();
-  await page.getByText("A browser would round a number").waitFor();
-  await page.getByLabel("Headers").fill('{"trace":"t1"}');
-  await page.getByLabel("Key", { exact: true }).fill("k1");
-  await page.getByLabel("Payload", { exact: true }).fill(`{"big":${big}}`);
-  await page.getByLabel("Payload", { exact: true }).press("Control+Enter");
-  await page.getByText("Stored at position 1.").waitFor();
-  await tile(page, "Ready", "1");
-  await page.getByRole("button", { name: "1", exact: true }).click();
-  await page.waitForURL(/open=1$/);
-  const detail = page.getByRole("region", { name: "Message 1" });
-  await detail.getByText(`"big": ${big}`).waitFor();
-  await detail.getByText('"trace"').waitFor();
-  await page.keyboard.press("Escape");
-  await detail.waitFor({ state: "detached" });
-  await page.getByLabel("Delay in seconds").fill("600");
-  await page.getByRole("button", { name: "Enqueue", exact: true }).click();
-  await page.getByText(/Stored at position \d+, delayed\./).waitFor();
-  await tile(page, "Ready", "2"); // a server that consumes moves it to those that are delayed
-  await page.getByRole("button", { name: "Pause" }).click();
-  await page.getByText("Paused: no server delivers").waitFor();
-  assert.equal((await stats("made%20here%2F1")).paused, true);
-  await page.getByRole("link", { name: "Queues" }).last().click();
-  const row = page.getByRole("row").filter({ hasText: "made here/1" });
-  await row.getByText("paused").filter({ visible: true }).waitFor();
-  assert.deepEqual((await row.locator("td").allTextContents()).slice(0, 4), ["2", "0", "0", "0"]);
-  await row.getByRole("link").click();
-  await page.getByRole("button", { name: "Resume" }).click();
-  await page.getByText("The queue delivers.").waitFor();
-  assert.equal((await stats("made%20here%2F1")).paused, false);
-});
-
-long("the consumers of a queue are shown as long as they consume, and lead to their connections", async (t) => {
+test("the consumers of a queue are shown as long as they consume, and lead to their connections", async (t) => {
   await v1(base, "POST", "queues/worked");
   const page = await open(t, browser, base, { allowed: ["404", "DISCONNECTED"] });
   await page.goto(`${base}/console/queues/worked`);
@@ -98,7 +51,7 @@ long("the consumers of a queue are shown as long as they consume, and lead to th
   await page.context().setOffline(false);
 });
 
-long("a list of streams says which of them hold the messages of a queue", async (t) => {
+test("a list of streams says which of them hold the messages of a queue", async (t) => {
   await v1(base, "POST", "queues/plain");
   await v1(base, "POST", "queues/ranked", { priorities: 2 });
   for (const ordinary of ["ranked", "ranked/2", "plain/0"]) await v1(base, "POST", `streams/${encodeURIComponent(ordinary)}`);
@@ -111,7 +64,7 @@ long("a list of streams says which of them hold the messages of a queue", async 
   await page.waitForURL(`${base}/console/queues/ranked`);
 });
 
-long("a queue with priorities takes one", async (t) => {
+test("a queue with priorities takes one", async (t) => {
   await v1(base, "POST", "queues/urgent", { priorities: 3 });
   const page = await open(t, browser, base);
   await page.goto(`${base}/console/queues/urgent`);
@@ -126,43 +79,7 @@ long("a queue with priorities takes one", async (t) => {
   await tile(page, "Ready", "1");
 });
 
-test("dead letters are read, chosen, redriven and purged", async (t) => {
-  await kill(base, "some", messages(60), (position) => (position % 2 ? "card was declined" : "timeout"));
-  const page = await open(t, browser, base);
-  await page.goto(`${base}/console/queues/some`);
-  await tile(page, "Dead", "60");
-  await page.getByRole("button", { name: "Dead letters" }).click();
-  await page.waitForURL(/show=dead$/);
-  await rows(page).nth(49).waitFor();
-  await page.getByRole("button", { name: "Next page" }).click();
-  await page.waitForURL(/after=/);
-  await page.getByRole("button", { name: "60", exact: true }).waitFor();
-  assert.equal(await rows(page).count(), 10);
-  await page.getByRole("button", { name: "First page" }).click();
-  await page.getByRole("button", { name: "1", exact: true }).click();
-  const detail = page.getByRole("region", { name: "Message 1" });
-  await detail.getByText("card was declined").waitFor();
-  await detail.getByText(`"big": ${big}`).waitFor();
-  await detail.getByRole("button", { name: "Redrive this" }).click();
-  await page.getByText("1 of 1 redriven.").waitFor();
-  await tile(page, "Dead", "59");
-  await page.getByLabel("Choose 2", { exact: true }).check();
-  await page.getByLabel("Choose 3", { exact: true }).check();
-  await page.getByRole("button", { name: "Purge chosen (2)" }).click();
-  const dialog = page.getByRole("dialog", { name: "Purge 2 dead letters?" });
-  await dialog.getByText("Removed for ever.").waitFor();
-  await page.keyboard.press("Escape");
-  await dialog.waitFor({ state: "detached" });
-  assert.equal((await stats("some")).dead, 59, "nothing is done without an answer");
-  await page.getByRole("button", { name: "Purge chosen (2)" }).click();
-  await dialog.getByRole("button", { name: "Purge" }).click();
-  await page.getByText("2 of 2 purged.").waitFor();
-  await tile(page, "Dead", "57");
-  await page.goto(`${base}/console/queues/some?show=dead&open=2`);
-  await page.getByText("This message is not here").waitFor();
-});
-
-long("dead letters are grouped by reason and filtered, and those that match are changed by a job", async (t) => {
+test("dead letters are grouped by reason and filtered, and those that match are changed by a job", async (t) => {
   await kill(base, "grouped", messages(30), (position) => (position % 3 ? "card was declined" : position % 2 ? "" : "timeout"));
   const page = await open(t, browser, base);
   await page.goto(`${base}/console/queues/grouped?show=dead`);
@@ -198,7 +115,7 @@ long("dead letters are grouped by reason and filtered, and those that match are 
   assert.ok((await v1(base, "GET", "queues/grouped/dead")).dead.every(({ key }) => key !== "k1"));
 });
 
-long("an act on more than 1,000 wants the name of the queue, and its job can be stopped", async (t) => {
+test("an act on more than 1,000 wants the name of the queue, and its job can be stopped", async (t) => {
   await kill(base, "crowd", Array.from({ length: 1100 }, (_, i) => ({ payload: `${i}` })), () => "no");
   const page = await open(t, browser, base);
   await page.goto(`${base}/console/queues/crowd?show=dead&reason=no`);
@@ -230,7 +147,7 @@ long("an act on more than 1,000 wants the name of the queue, and its job can be 
   assert.equal(stopped, "DELETE");
 });
 
-long("a dead letter is edited, and redriven letters have a limit", async (t) => {
+test("a dead letter is edited, and redriven letters have a limit", async (t) => {
   await kill(base, "edited", messages(4), () => "no");
   const page = await open(t, browser, base);
   await page.goto(`${base}/console/queues/edited?show=dead&open=2`);
@@ -258,7 +175,7 @@ long("a dead letter is edited, and redriven letters have a limit", async (t) => 
   assert.equal((await v1(base, "GET", "queues/edited/jobs")).jobs[0].per_second, 50);
 });
 
-long("a queue is changed, emptied and dropped, and a unique key is stored once", async (t) => {
+test("a queue is changed, emptied and dropped, and a unique key is stored once", async (t) => {
   await v1(base, "POST", "queues/brief", {});
   const page = await open(t, browser, base, { allowed: ["404"] });
   await page.goto(`${base}/console/queues/brief`);
@@ -292,7 +209,7 @@ long("a queue is changed, emptied and dropped, and a unique key is stored once",
   assert.equal(await page.getByRole("link", { name: "brief" }).count(), 0);
 });
 
-long("queues that are not there, acts that fail, and a server that is away", async (t) => {
+test("queues that are not there, acts that fail, and a server that is away", async (t) => {
   await kill(base, "fails", messages(2), () => "no");
   const page = await open(t, browser, base, { allowed: ["404", "429", "ERR_INTERNET_DISCONNECTED"] });
   await page.goto(`${base}/console/queues/missing`);

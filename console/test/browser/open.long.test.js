@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { serve, v1 } from "../server.js";
-import { becomes, launch, long, open } from "./browser.js";
+import { becomes, launch, open } from "./browser.js";
 
 let server, browser, base;
 before(async () => {
@@ -28,7 +28,7 @@ async function fill(stream, n, options = { keyed: true }) {
 const rows = (page) => page.locator("table.messages tbody tr");
 const positions = async (page) => (await page.locator("table.messages tbody th").allTextContents()).map((text) => Number(text.replace(",", "")));
 
-long("a new server shows the first steps", async (t) => {
+test("a new server shows the first steps", async (t) => {
   const page = await open(t, browser, base);
   await page.goto(`${base}/console/`);
   const steps = page.getByRole("heading", { name: "First steps" });
@@ -42,22 +42,7 @@ long("a new server shows the first steps", async (t) => {
   await page.getByText("There is no stream yet").waitFor();
 });
 
-test("the overview shows what happens", async (t) => {
-  await fill("busy", 200);
-  const page = await open(t, browser, base);
-  await page.goto(`${base}/console/`);
-  await becomes(() => page.title(), "Overview · Tidewire");
-  await page.locator(".tile", { hasText: "Stored" }).getByText(/highest [1-9]/).waitFor();
-  await becomes(() => page.locator(".plot .drawing").count(), 6);
-  assert.match(await page.locator(".plot .drawing").first().getAttribute("aria-label"), /The newest values: streams, queues, events \d+\/s/);
-  await page.locator(".card", { hasText: "PostgreSQL" }).getByText("answers", { exact: true }).waitFor();
-  const asked = [];
-  page.on("request", (request) => request.url().includes("/v1/overview") && asked.push(request.url()));
-  await page.waitForTimeout(2500);
-  assert.ok(asked.length >= 2 && asked.every((url) => /after=\d{10}&worst=true$/.test(url)), `it asks for what is new: ${asked}`);
-});
-
-long("the overview links to the worst group and queue, and shows the servers of a cluster", async (t) => {
+test("the overview links to the worst group and queue, and shows the servers of a cluster", async (t) => {
   await fill("slow", 30);
   await v1(base, "POST", "streams/slow/groups/late/commit", { position: 3 });
   await v1(base, "POST", "queues/waiting", {});
@@ -85,7 +70,7 @@ long("the overview links to the worst group and queue, and shows the servers of 
   await page.getByText("late continues with").waitFor();
 });
 
-long("the overview says when PostgreSQL is away, and when the server is", async (t) => {
+test("the overview says when PostgreSQL is away, and when the server is", async (t) => {
   const page = await open(t, browser, base, { allowed: ["ERR_INTERNET_DISCONNECTED"] });
   await page.route("**/v1/overview*", async (route) => {
     const response = await route.fetch();
@@ -103,29 +88,7 @@ long("the overview says when PostgreSQL is away, and when the server is", async 
   await page.getByText("The figures are not up to date").waitFor({ state: "detached" });
 });
 
-test("a stream is created, and published to", async (t) => {
-  const page = await open(t, browser, base);
-  await page.goto(`${base}/console/streams`);
-  await page.getByLabel("Name").fill("made here/1");
-  await page.getByLabel("can be read by key").check();
-  await page.getByRole("button", { name: "Create" }).click();
-  await page.waitForURL(`${base}/console/streams/made%20here%2F1`);
-  await page.getByText("There is no message yet").waitFor();
-  await page.getByText("Publish a message").click();
-  await page.getByLabel("Key", { exact: true }).last().fill("k1");
-  await page.getByLabel("Headers").fill(`{"big":${big}}`);
-  await page.getByLabel("Payload", { exact: true }).fill(`{"big":${big}}`);
-  await page.getByRole("button", { name: "Publish", exact: true }).click();
-  await page.getByText("A browser would round a number").waitFor();
-  await page.getByLabel("Headers").fill('{"trace":"t1"}');
-  await page.getByLabel("Payload", { exact: true }).press("Control+Enter");
-  await page.getByText("Stored at position 1.").waitFor();
-  await rows(page).filter({ hasText: big }).waitFor();
-  const { messages } = await v1(base, "GET", "streams/made%20here%2F1/messages");
-  assert.deepEqual([messages[0].key, messages[0].headers, messages[0].payload], ["k1", { trace: "t1" }, `{"big":${big}}`]);
-});
-
-long("a stream may have the name of a step in a path", async (t) => {
+test("a stream may have the name of a step in a path", async (t) => {
   const page = await open(t, browser, base);
   for (const name of [".", "..", "~.."]) {
     await page.goto(`${base}/console/streams`);
@@ -143,7 +106,7 @@ long("a stream may have the name of a step in a path", async (t) => {
   assert.deepEqual(streams.map(({ stream }) => stream).filter((name) => /^~*\.+$/.test(name)).sort(), [".", "..", "~.."]);
 });
 
-long("streams are found by their names", async (t) => {
+test("streams are found by their names", async (t) => {
   for (const name of ["find-me", "other"]) await v1(base, "POST", `streams/${name}`, {});
   const page = await open(t, browser, base);
   await page.goto(`${base}/console/streams`);
@@ -158,45 +121,7 @@ long("streams are found by their names", async (t) => {
   await page.getByRole("heading", { name: "find-me" }).waitFor();
 });
 
-test("messages are browsed by position, key and time, and each view has an address", async (t) => {
-  await fill("browse", 130);
-  await new Promise((resolve) => setTimeout(resolve, 2100));
-  const time = new Date().toISOString().slice(0, 19);
-  await v1(base, "POST", "streams/browse/messages", { key: "late", payload: "late" });
-  const page = await open(t, browser, base);
-  await page.goto(`${base}/console/streams/browse`);
-  await rows(page).first().waitFor();
-  await becomes(() => positions(page), Array.from({ length: 50 }, (_, i) => 131 - i));
-  await page.getByRole("button", { name: "Older" }).click();
-  await page.waitForURL(/after=31$/);
-  await page.reload();
-  await rows(page).first().waitFor();
-  await becomes(() => positions(page), Array.from({ length: 50 }, (_, i) => 81 - i));
-  await page.getByRole("button", { name: "Newer" }).click();
-  await page.waitForURL(/after=81$/);
-  await page.getByRole("button", { name: "Oldest" }).click();
-  await page.locator("table[aria-label='Messages 1 to 50']").waitFor();
-  await page.goBack();
-  await page.waitForURL(/after=81$/);
-  await page.getByLabel("From position").fill("1,0");
-  await page.getByRole("button", { name: "Show", exact: true }).click();
-  await page.waitForURL(/after=9$/);
-  await page.getByLabel("Key", { exact: true }).first().fill("b");
-  await page.getByRole("button", { name: "Show", exact: true }).click();
-  await page.waitForURL(/key=b/);
-  await page.locator("table[aria-label='Messages 11 to 128']").waitFor();
-  assert.ok((await page.locator("td.key").allTextContents()).every((key) => key === "b"));
-  await page.getByLabel("Key", { exact: true }).first().fill("");
-  await page.getByLabel("or time").fill(time);
-  await page.getByRole("button", { name: "Show", exact: true }).click();
-  await page.waitForURL(/after=130$/);
-  await page.locator("table[aria-label='Messages 131 to 131']").waitFor();
-  await page.getByLabel("From position").fill("x");
-  await page.getByRole("button", { name: "Show", exact: true }).click();
-  await page.getByText("A position is a whole number, 0 or more.").waitFor();
-});
-
-long("a message is shown whole, and copied as a program", async (t) => {
+test("a message is shown whole, and copied as a program", async (t) => {
   await fill("whole", 3);
   await v1(base, "POST", "streams/whole/messages", { payload_base64: "/wA8" });
   await v1(base, "POST", "streams/whole/messages", { headers: { deep: { list: [1] } }, payload: "no { json" });
@@ -225,7 +150,7 @@ long("a message is shown whole, and copied as a program", async (t) => {
   await page.getByText("There is no message at this position").waitFor();
 });
 
-long("a stream is followed, paused without a loss, and read while it is paused", async (t) => {
+test("a stream is followed, paused without a loss, and read while it is paused", async (t) => {
   await fill("live", 5);
   const say = (payload) => v1(base, "POST", "streams/live/messages", { payload });
   const page = await open(t, browser, base);
@@ -252,7 +177,7 @@ long("a stream is followed, paused without a loss, and read while it is paused",
   await page.locator("table[aria-label='Messages 1 to 8']").waitFor();
 });
 
-long("a stream that is too fast is shown in parts, and says how much it leaves out", async (t) => {
+test("a stream that is too fast is shown in parts, and says how much it leaves out", async (t) => {
   await v1(base, "POST", "streams/fast", {});
   const page = await open(t, browser, base);
   await page.goto(`${base}/console/streams/fast?live=1`);
@@ -271,7 +196,7 @@ long("a stream that is too fast is shown in parts, and says how much it leaves o
   await rows(page).filter({ hasText: "the last" }).waitFor({ timeout: 30_000 });
 });
 
-long("a stream with partitions, groups, and what is not there", async (t) => {
+test("a stream with partitions, groups, and what is not there", async (t) => {
   await v1(base, "POST", "streams/parted", { partitions: 3 });
   await fill("grouped", 4);
   await v1(base, "POST", "streams/grouped/groups/readers/commit", { position: 1 });
@@ -290,7 +215,7 @@ long("a stream with partitions, groups, and what is not there", async (t) => {
   assert.equal(await page.title(), "No such page · Tidewire");
 });
 
-long("the console works with the keyboard", async (t) => {
+test("the console works with the keyboard", async (t) => {
   await fill("keys", 3);
   const page = await open(t, browser, base);
   await page.goto(`${base}/console/streams/keys`);

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { serve, v1 } from "../server.js";
-import { becomes, launch, long, open } from "./browser.js";
+import { becomes, launch, open } from "./browser.js";
 
 let server, browser, base;
 before(async () => {
@@ -27,53 +27,7 @@ async function filled(store, n) {
   await append(store, Array.from({ length: n }, (_, i) => (i % 10 ? { type: "Enrolled", tags: [`course:${Math.floor(i / 10)}`, `student:${i % 7}`], data: { i } } : { type: "Offered", tags: [`course:${i / 10}`] })));
 }
 
-test("a store is created, an event is appended, and a condition stops the next one", async (t) => {
-  const page = await open(t, browser, base, { allowed: ["400", "404", "409", "410"] });
-  await page.goto(`${base}/console/`);
-  await page.getByRole("link", { name: "Events", exact: true }).click();
-  await page.getByText("There is no event store yet").waitFor();
-  await page.getByLabel("Name").fill("made here/1");
-  await page.getByRole("button", { name: "Create" }).click();
-  await page.waitForURL(`${base}/console/events/made%20here%2F1`);
-  await page.getByText("There is no event yet").waitFor();
-  await page.getByText("0 events match").waitFor();
-  await page.getByText("Append an event").click();
-  const form = page.locator("details.publish");
-  await form.getByLabel("Type").fill("Offered");
-  await form.getByLabel("Tags").fill("course:1");
-  await form.getByLabel("Tags").press("Enter");
-  await form.getByLabel("Id").fill("e1");
-  await form.getByLabel("Data").fill("{seats}");
-  await form.getByRole("button", { name: "Append" }).click();
-  await page.getByText("Data are JSON").waitFor();
-  await form.getByLabel("Data").fill(`{"seats": ${big}}`);
-  await page.keyboard.press("Control+Enter");
-  await page.getByText("Stored at position 1.").waitFor();
-  await page.getByRole("button", { name: "1", exact: true }).click();
-  await page.locator(".payload").getByText(big).waitFor();
-  await page.getByRole("button", { name: "Test a condition after it" }).click();
-  await page.getByText("It would hold.").waitFor();
-  await page.getByLabel("No match after position").fill("0");
-  await page.getByRole("button", { name: "Test", exact: true }).click();
-  await page.getByText("It would not hold.").waitFor();
-  await form.getByLabel("only if no event after position 0").check();
-  await form.getByLabel("Id").fill("");
-  await form.getByRole("button", { name: "Append" }).click();
-  await page.getByText("the condition does not hold").waitFor();
-  await page.getByRole("button", { name: "Open event 1" }).waitFor();
-  await page.getByLabel("No match after position").fill("1");
-  await page.getByRole("button", { name: "Test", exact: true }).click();
-  await page.getByText("It would hold.").waitFor();
-  await form.getByRole("button", { name: "Append" }).click();
-  await page.getByText("Stored at position 2.").waitFor();
-  await page.getByText("It would not hold.").waitFor();
-  await becomes(() => positions(page), ["2", "1"]);
-  await page.getByLabel("No match after position").fill("99");
-  await page.getByRole("button", { name: "Test", exact: true }).click();
-  await page.getByText("It would not hold, or this is not known.").waitFor();
-});
-
-long("a query is made of chips, with completion, and is in the address", async (t) => {
+test("a query is made of chips, with completion, and is in the address", async (t) => {
   await filled("courses", 120);
   const page = await open(t, browser, base);
   await page.goto(`${base}/console/events/courses`);
@@ -115,7 +69,7 @@ long("a query is made of chips, with completion, and is in the address", async (
   await page.getByText("122 events match").waitFor();
 });
 
-long("pages, as of a position, and an event with all that shares its tags", async (t) => {
+test("pages, as of a position, and an event with all that shares its tags", async (t) => {
   await filled("pages", 120);
   const page = await open(t, browser, base, { allowed: ["410"] });
   await page.goto(`${base}/console/events/pages`);
@@ -151,7 +105,7 @@ long("pages, as of a position, and an event with all that shares its tags", asyn
   await page.getByText("No event here matches").waitFor();
 });
 
-long("a query is followed, paused, and goes on without a loss", async (t) => {
+test("a query is followed, paused, and goes on without a loss", async (t) => {
   await filled("followed", 20);
   const page = await open(t, browser, base);
   await page.goto(`${base}/console/events/followed?q=${query({ tags: ["course:9"] })}`);
@@ -170,7 +124,7 @@ long("a query is followed, paused, and goes on without a loss", async (t) => {
   assert.equal((await positions(page))[0], "172");
 });
 
-long("the query as code", async (t) => {
+test("the query as code", async (t) => {
   await filled("coded", 3);
   const page = await open(t, browser, base);
   await page.goto(`${base}/console/events/coded?q=${query({ types: ["Offered"], tags: ["course:0"] })}`);
@@ -182,7 +136,7 @@ long("the query as code", async (t) => {
   assert.ok((await page.evaluate(() => navigator.clipboard.readText())).includes("[]tidewire.Item"));
 });
 
-long("a store that is not there, one that is large, and a server that is away", async (t) => {
+test("a store that is not there, one that is large, and a server that is away", async (t) => {
   await filled("away", 2);
   const page = await open(t, browser, base, { allowed: ["404", "ERR_INTERNET_DISCONNECTED"] });
   await page.goto(`${base}/console/events/missing`);

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { serve, v1 } from "../server.js";
-import { becomes, launch, long, open } from "./browser.js";
+import { becomes, launch, open } from "./browser.js";
 
 let server, browser, base;
 before(async () => {
@@ -20,44 +20,7 @@ after(async () => {
 const row = (page, group) => page.getByRole("row").filter({ has: page.getByRole("rowheader", { name: group, exact: true }) });
 const cells = (page, group) => () => row(page, group).locator("td.n").allTextContents();
 
-test("a group is reset, with a preview and a question, and dropped", async (t) => {
-  const page = await open(t, browser, base);
-  await page.goto(`${base}/console/streams/orders`);
-  await page.getByRole("button", { name: "Reset near" }).click();
-  await page.waitForURL(/group=near$/);
-  await page.getByLabel("near continues with").selectOption("position");
-  await page.getByLabel("Position", { exact: true }).fill("501");
-  await page.getByRole("button", { name: "Preview" }).click();
-  const dialog = page.getByRole("dialog");
-  await dialog.getByText("From position 10 to 500: at most 490 messages will be skipped.").waitFor();
-  await dialog.getByText(/The next message is 501, of 20/).waitFor();
-  await dialog.getByRole("button", { name: "Reset" }).click();
-  await page.getByText("near continues after position 500.").waitFor();
-  await becomes(cells(page, "near"), ["500", "1,500"]);
-  await page.goto(`${base}/console/streams/orders?group=far`);
-  await page.getByRole("button", { name: "Preview" }).click();
-  await dialog.getByText("From position 1,900 to 0: at most 1,900 messages will be read again.").waitFor();
-  assert.equal(await dialog.getByRole("button", { name: "Reset" }).getAttribute("aria-disabled"), "true");
-  await dialog.getByRole("textbox").fill("far");
-  await dialog.getByRole("button", { name: "Reset" }).click();
-  await becomes(cells(page, "far"), ["0", "2,000"]);
-  await page.getByRole("button", { name: "Reset far" }).click();
-  await page.getByLabel("far continues with").selectOption("time");
-  await page.getByLabel("Time", { exact: true }).fill("2001-01-01T00:00");
-  await page.getByRole("button", { name: "Preview" }).click();
-  await dialog.getByText("The group is at position 0 already.").waitFor();
-  await dialog.getByRole("button", { name: "Cancel" }).click();
-  await page.getByLabel("far continues with").selectOption("position");
-  await page.getByLabel("Position", { exact: true }).fill("9000");
-  await page.getByRole("button", { name: "Preview" }).click();
-  await page.getByText("The last position is 2,000.").waitFor();
-  await page.getByRole("button", { name: "Drop near" }).click();
-  await dialog.getByRole("button", { name: "Drop" }).click();
-  await page.getByText("near is dropped.").waitFor();
-  await becomes(() => row(page, "near").count(), 0);
-});
-
-long("what a stream keeps is changed, and errors are shown", async (t) => {
+test("what a stream keeps is changed, and errors are shown", async (t) => {
   const page = await open(t, browser, base, { allowed: ["503"] });
   await page.goto(`${base}/console/streams/orders`);
   await page.getByRole("button", { name: "Change …" }).click();

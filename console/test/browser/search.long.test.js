@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { serve, v1 } from "../server.js";
-import { becomes, launch, long, open } from "./browser.js";
+import { becomes, launch, open } from "./browser.js";
 
 let server, browser, base;
 before(async () => {
@@ -21,38 +21,7 @@ after(async () => {
 
 const positions = async (page) => (await page.locator("table.messages tbody th").allTextContents()).map((text) => Number(text.replace(",", "")));
 
-test("messages are found by text and by a path, with progress, and the address has the search", async (t) => {
-  const page = await open(t, browser, base);
-  await page.goto(`${base}/console/streams/orders`);
-  await page.getByRole("button", { name: "Search" }).click();
-  await page.getByText("Nothing is looked for yet").waitFor();
-  await page.getByLabel("Contains").fill("t-1234");
-  await page.getByRole("button", { name: "Search", exact: true }).click();
-  await page.waitForURL(/text=t-1234/);
-  await page.getByText("Read 25,000 of 25,000 positions, 11 found.").waitFor();
-  await becomes(() => positions(page), [...Array.from({ length: 10 }, (_, i) => 12349 - i), 1234]);
-  await page.getByLabel("same case").check();
-  await page.getByRole("button", { name: "Search", exact: true }).click();
-  await page.getByText("No message matches").waitFor();
-  await page.getByLabel("Contains").fill("");
-  await page.getByLabel("JSON path").fill("deep.odd");
-  await page.getByLabel("is", { exact: true }).fill("true");
-  await page.getByLabel("Key", { exact: true }).first().fill("k2");
-  await page.getByLabel("From position").fill("24,000");
-  await page.getByLabel("to", { exact: true }).fill("24010");
-  await page.getByRole("button", { name: "Search", exact: true }).click();
-  await page.waitForURL(/path=deep.odd&value=true&key=k2&from=24000&to=24010/);
-  await becomes(() => positions(page), [24007, 24003]);
-  await page.reload();
-  await page.getByText("All is read.").waitFor();
-  await becomes(() => positions(page), [24007, 24003]);
-  await page.getByRole("button", { name: "24,003" }).click();
-  await page.getByRole("heading", { name: "Message 24,003" }).waitFor();
-  await page.getByRole("button", { name: "Browse" }).click();
-  await page.waitForURL(`${base}/console/streams/orders`);
-});
-
-long("a search pauses, is stopped, and goes on", async (t) => {
+test("a search pauses, is stopped, and goes on", async (t) => {
   const page = await open(t, browser, base, { allowed: ["503"] });
   await page.goto(`${base}/console/streams/orders?search=1&text=trace`);
   await page.getByText("Paused: there may be more.").waitFor();

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { serve, v1 } from "../server.js";
-import { becomes, launch, long, open } from "./browser.js";
+import { becomes, launch, open } from "./browser.js";
 
 let server, browser, base;
 before(async () => {
@@ -21,40 +21,7 @@ after(async () => {
   await server?.end();
 });
 
-test("messages are counted, asked about and replayed in order, and the address has what is asked for", async (t) => {
-  const page = await open(t, browser, base, { allowed: ["404", "400"] });
-  await page.goto(`${base}/console/streams/orders`);
-  await page.getByRole("button", { name: "Replay …" }).click();
-  await page.getByLabel("Name").fill("nowhere");
-  await page.getByRole("button", { name: "Count first" }).click();
-  await page.getByText("There is no stream \"nowhere\".").waitFor();
-  assert.equal(await page.getByRole("alert").getByRole("link", { name: "streams" }).getAttribute("href"), "/console/streams");
-  await page.getByLabel("Name").fill("orders");
-  await page.getByRole("button", { name: "Count first" }).click();
-  await page.getByText("not where the messages are already").waitFor();
-  await page.getByLabel("Name").fill("copy");
-  await page.getByLabel("From position").fill("101");
-  await page.getByLabel("to", { exact: true }).fill("2,600");
-  await page.getByRole("button", { name: "Count first" }).click();
-  await page.waitForURL(/into=stream&target=copy&from=101&to=2600/);
-  await page.getByRole("row", { name: /^Messages/ }).getByText("2,500, ").waitFor();
-  await page.getByRole("row", { name: /^First/ }).getByText(/^101, of 20/).waitFor();
-  await page.getByRole("row", { name: /^Target/ }).getByText("last position 0").waitFor();
-  assert.deepEqual((await v1(base, "GET", "streams/copy")).head, 0, "a count stores nothing");
-  await page.getByRole("button", { name: "Replay 2,500 messages …" }).click();
-  const dialog = page.getByRole("dialog");
-  assert.equal(await dialog.getByRole("button", { name: "Replay" }).getAttribute("aria-disabled"), "true");
-  await dialog.getByRole("textbox").fill("copy");
-  await dialog.getByRole("button", { name: "Replay" }).click();
-  await page.getByText("is done: 2,500 stored, up to position 2,600 of 2,600.").waitFor();
-  const { messages } = await v1(base, "GET", "streams/copy/messages?limit=1000");
-  assert.deepEqual(messages.map(({ payload }) => payload), Array.from({ length: 1000 }, (_, i) => `{"n":${101 + i}}`));
-  assert.deepEqual([messages[0].key, messages[0].headers], ["k0", { n: 100 }]);
-  await page.reload();
-  await becomes(() => page.getByLabel("Name").inputValue(), "copy");
-});
-
-long("a replay that was stopped goes on, and stores nothing twice", async (t) => {
+test("a replay that was stopped goes on, and stores nothing twice", async (t) => {
   const page = await open(t, browser, base);
   await v1(base, "POST", "queues/mail/pause");
   const first = await v1(base, "POST", "streams/orders/replay", { to_queue: "mail", key: "k1" });

@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { result, write } from "../results.js";
 import { serve, v1 } from "../server.js";
-import { becomes, findings, launch, long, open } from "./browser.js";
+import { becomes, findings, launch, open } from "./browser.js";
 
 let server, browser, base, folder;
 before(async () => {
@@ -24,38 +24,7 @@ after(async () => {
 
 const row = (page, name) => page.getByRole("row").filter({ has: page.getByLabel(`Compare ${name}`, { exact: true }) });
 
-test("results are found, opened and compared", async (t) => {
-  const page = await open(t, browser, base);
-  await page.goto(`${base}/console/`);
-  await page.getByRole("link", { name: "Bench", exact: true }).click();
-  await page.getByText("There is no result yet").waitFor();
-  await write(join(folder, "results"), {
-    before: result("ingest", 1000), after: result("ingest", 2000, { started: "2026-03-02T12:00:00Z", params: { payload: 200 } }),
-    other: result("queue", 5, { valid: false, checks: [{ name: "lost", ok: false, detail: "1" }] }), broken: "{", foreign: { a: 1 },
-  });
-  await page.reload();
-  await row(page, "before").getByText("1,000 messages/s").waitFor();
-  await row(page, "other").getByText("INVALID").waitFor();
-  assert.equal(await page.getByRole("rowheader").count(), 3);
-  await page.getByLabel("Find").fill("queue");
-  await page.getByText("1 of 3 in").waitFor();
-  await page.getByLabel("Find").fill("");
-
-  await page.getByLabel("Compare before").check();
-  await page.getByLabel("Compare after").check();
-  await page.getByRole("button", { name: "Compare", exact: true }).click();
-  await page.waitForURL(/before=before&after=after$/);
-  await page.getByText("parameter payload: 100, and 200").waitFor();
-  const rate = page.getByRole("row").filter({ hasText: "messages_per_second" });
-  await rate.getByText("+100.0 %").waitFor();
-  assert.equal(await page.getByRole("row").filter({ hasText: "lost" }).count(), 1);
-  await page.getByRole("button", { name: "Swap" }).click();
-  await rate.getByText("−50.0 %").waitFor();
-  await page.getByRole("button", { name: "Close" }).click();
-  await page.waitForURL(/bench$/);
-});
-
-long("a report runs in an origin of its own", async (t) => {
+test("a report runs in an origin of its own", async (t) => {
   await write(join(folder, "results"), { before: result("ingest", 1000), nasty: result("<img src=x onerror='globalThis.xss=1'>", 1000) });
   const page = await open(t, browser, base);
   await page.goto(`${base}/console/bench`);
@@ -80,7 +49,7 @@ long("a report runs in an origin of its own", async (t) => {
   assert.equal(gone.status, 404);
 });
 
-long("a quick benchmark is started, watched and stopped", async (t) => {
+test("a quick benchmark is started, watched and stopped", async (t) => {
   const page = await open(t, browser, base);
   await page.goto(`${base}/console/bench?scenario=queue`);
   await page.getByRole("button", { name: "Start", exact: true }).click();

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { serve, v1 } from "../server.js";
-import { becomes, launch, long, open } from "./browser.js";
+import { becomes, launch, open } from "./browser.js";
 
 let server, browser, base;
 before(async () => {
@@ -28,7 +28,7 @@ async function connected(t, path = "") {
   return page;
 }
 
-long("every template is a message that the server takes", async (t) => {
+test("every template is a message that the server takes", async (t) => {
   const page = await connected(t);
   await becomes(() => page.getByLabel("Template").locator("option").count().then((n) => n > 20), true);
   const names = (await page.getByLabel("Template").locator("option").evaluateAll((all) => all.map(({ value }) => value))).filter(Boolean);
@@ -51,30 +51,7 @@ long("every template is a message that the server takes", async (t) => {
   for (const code of codes) assert.ok(["lease_lost", "not_consuming", "not_joined", "not_subscribed", "not_found", "conflict"].includes(code), code);
 });
 
-test("a request and its answer are in the log, with the time between them", async (t) => {
-  const page = await connected(t, `?message=${encodeURIComponent("publish a message")}`);
-  await becomes(() => types(page), ["hello"]);
-  await becomes(async () => JSON.parse(await page.getByLabel("Frame, as it is sent").inputValue()).id, 1);
-  await page.getByLabel("Frame, as it is sent").press("Control+Enter");
-  await becomes(() => types(page), ["ok", "publish", "hello"]);
-  assert.match(await rows(page).first().locator("td.n").last().textContent(), /^[\d.]+ (µs|ms|s)$/);
-  assert.match(await rows(page).nth(1).locator("td.size").textContent(), /^\d+ B$/);
-  assert.equal(JSON.parse(await page.getByLabel("Frame, as it is sent").inputValue()).id, 2, "the next id");
-  await page.getByLabel("Frame, as it is sent").fill("{no JSON");
-  await send(page).click();
-  await becomes(() => types(page), ["–", "ok", "publish", "hello"]);
-  await rows(page).nth(2).click();
-  await page.getByRole("heading", { name: "Frame 2, sent" }).waitFor();
-  await page.getByRole("button", { name: "Send again …" }).click();
-  assert.ok((await page.getByLabel("Frame, as it is sent").inputValue()).includes("customer-7"));
-  await page.getByRole("button", { name: "Close the frame" }).click();
-  await page.getByRole("button", { name: "Disconnect" }).click();
-  await page.getByText("You have ended the connection.").waitFor();
-  await page.getByLabel("Frame, as it is sent").press("Control+Enter");
-  await page.getByText("Connect first.").waitFor();
-});
-
-long("the log is filtered, paused and cleared", async (t) => {
+test("the log is filtered, paused and cleared", async (t) => {
   const page = await connected(t);
   await becomes(() => types(page), ["hello"]);
   const say = async (text) => {
