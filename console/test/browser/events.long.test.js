@@ -14,7 +14,6 @@ after(async () => {
   await server?.end();
 });
 
-const big = "9007199254740993123";
 const rows = (page) => page.locator("table.events tbody tr");
 const positions = (page) => rows(page).locator("th").allTextContents();
 const url = (page) => decodeURIComponent(new URL(page.url()).search);

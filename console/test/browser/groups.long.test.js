@@ -18,7 +18,6 @@ after(async () => {
 });
 
 const row = (page, group) => page.getByRole("row").filter({ has: page.getByRole("rowheader", { name: group, exact: true }) });
-const cells = (page, group) => () => row(page, group).locator("td.n").allTextContents();
 
 test("what a stream keeps is changed, and errors are shown", async (t) => {
   const page = await open(t, browser, base, { allowed: ["503"] });

@@ -16,7 +16,6 @@ after(async () => {
   await server?.end();
 });
 
-const rows = (page) => page.locator("table.frames tbody tr");
 const types = (page) => page.locator("table.frames td.key").allTextContents();
 const send = (page) => page.getByRole("button", { name: "Send", exact: true });
 
