@@ -10,7 +10,6 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tidewire/tidewire/eventstore"
@@ -105,7 +104,8 @@ func openThrough(t *testing.T, pool *pgxpool.Pool, cfg eventstore.Config) (s *ev
 }
 
 // TestAppendIf_ReplayedOneByOne races two Stores, of which one loses its connections: the stored events are those of all accepted
-// appends, one after the other, in the order in which they were answered.
+// appends, one after the other, in the order in which they were answered. Meanwhile a transaction is open that has written: a check
+// that relied on the oldest running transaction would miss all conflicts.
 func TestAppendIf_ReplayedOneByOne(t *testing.T) {
 	slow(t)
 	t.Parallel()
@@ -114,6 +114,10 @@ func TestAppendIf_ReplayedOneByOne(t *testing.T) {
 			t.Parallel()
 			db := setup(t)
 			open(t, db.Pool, eventstore.Config{})
+			writing := begin(t, db.Pool)
+			if _, err := writing.Exec(t.Context(), `CREATE TABLE other AS SELECT count(*) FROM tidewire.events_1`); err != nil {
+				t.Fatal(err)
+			}
 			cfg := eventstore.Config{TailEvents: 40}
 			var r racers
 			for _, pool := range []*pgxpool.Pool{poolOf(t, db.URL), cutPool(t, db.URL, seed, 60)} {
@@ -160,8 +164,8 @@ func TestAppendIf_ReplayedAfterKills(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				for _, e := range page {
-					if next >= len(log) || e.Position != log[next].position {
+				for _, e := range page[:min(len(page), len(log)-next)] { // an abandoned append may have been stored since
+					if e.Position != log[next].position {
 						t.Fatalf("the subscription has the event at %d, want number %d of %d", e.Position, next, len(log))
 					}
 					next++
@@ -185,34 +189,5 @@ SELECT (SELECT count(*) FROM tidewire.events_1 e
 	).Scan(&missing, &wrong)
 	if err != nil || missing+wrong > 0 {
 		t.Errorf("%d events are not indexed rightly, %d rows of the index are of none, %v", missing, wrong, err)
-	}
-}
-
-// TestAppendIf_SeesConflictsBehindOpenTransactions holds a transaction open that has
-// written: an implementation that relied on the oldest running transaction would miss all
-// later conflicts.
-func TestAppendIf_SeesConflictsBehindOpenTransactions(t *testing.T) {
-	t.Parallel()
-	db := setup(t)
-	one, two := open(t, db.Pool, eventstore.Config{}), open(t, poolOf(t, db.URL), eventstore.Config{})
-	conn, err := pgx.Connect(t.Context(), db.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close(context.Background())
-	for _, sql := range []string{`CREATE TABLE other (n int)`, `BEGIN ISOLATION LEVEL REPEATABLE READ`, `INSERT INTO other VALUES (1)`} {
-		if _, err := conn.Exec(t.Context(), sql); err != nil {
-			t.Fatal(err)
-		}
-	}
-	unique := eventstore.Condition{FailIfEventsMatch: eventstore.Tagged("name:x")}
-	if _, err := one.AppendIf(t.Context(), []eventstore.Event{event("Taken", "name:x")}, unique); err != nil {
-		t.Fatal(err)
-	}
-	for _, s := range []*eventstore.Store{one, two} {
-		got := attempt(t.Context(), s, op{Conditional: true, Condition: unique}, []eventstore.Event{event("Taken", "name:x")})
-		if got.Conflict != 1 {
-			t.Errorf("%+v, want a conflict at 1", got)
-		}
 	}
 }

@@ -177,39 +177,6 @@ func TestClose_AnswersWhatWasAccepted(t *testing.T) {
 	}
 }
 
-// TestAppend_CallersGiveUp: half of the callers leave before their answer. The others are
-// not affected, and an append without an answer is stored completely or not at all.
-func TestAppend_CallersGiveUp(t *testing.T) {
-	t.Parallel()
-	s := open(t, setup(t).Pool, eventstore.Config{})
-	var appending sync.WaitGroup
-	for c := range 10 {
-		appending.Go(func() {
-			for n := range 30 {
-				ctx, cancel := context.WithCancel(t.Context())
-				events := []eventstore.Event{event("A", fmt.Sprint(c, " ", n)), event("B", fmt.Sprint(c, " ", n))}
-				if c%2 == 0 {
-					go cancel()
-				}
-				if _, err := s.Append(ctx, events...); err != nil && !errors.Is(err, context.Canceled) {
-					t.Error(err)
-				}
-				events[0].Tags[0], events[1].Tags[0] = "changed", "changed" // they are the caller's again
-				cancel()
-			}
-		})
-	}
-	appending.Wait()
-	mustAppend(t, s, event("Last"))
-	all := everything(t, s)
-	for i := 0; i+1 < len(all); i += 2 {
-		a, b := all[i], all[i+1]
-		if a.Type != "A" || b.Type != "B" || a.Tags[0] == "changed" || a.Tags[0] != b.Tags[0] || b.Position != a.Position+1 {
-			t.Fatalf("%+v and %+v are not one append", a, b)
-		}
-	}
-}
-
 // TestQueryStream_LargeEvents reads in pages that are limited by their bytes.
 func TestQueryStream_LargeEvents(t *testing.T) {
 	slow(t)
