@@ -11,7 +11,7 @@ import (
 // TestSweep_GivesUpManyRequests: reading the records of requests takes longer than
 // Timeout allows for one batch.
 func TestSweep_GivesUpManyRequests(t *testing.T) {
-	slow(t)
+	Slow(t)
 	t.Parallel()
 	db, _ := prepared(t)
 	s := reopen(t, db, Config{Timeout: 500 * time.Millisecond})
@@ -19,7 +19,7 @@ func TestSweep_GivesUpManyRequests(t *testing.T) {
 	if _, err := db.Pool.Exec(t.Context(), `UPDATE tidewire.request_window SET since = since - interval '1 day'`); err != nil {
 		t.Fatal(err)
 	}
-	slow := begin(t, db.Pool)
+	slow := Begin(t, db.Pool)
 	if _, err := slow.Exec(t.Context(), fmt.Sprintf(`LOCK TABLE tidewire.request_%d_0, tidewire.request_%[1]d_1`, s.lock())); err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tidewire/tidewire/eventstore"
-	"github.com/tidewire/tidewire/internal/pg"
 	"github.com/tidewire/tidewire/internal/testkit"
 )
 
@@ -19,17 +18,6 @@ func mustExec(t *testing.T, pool *pgxpool.Pool, sql string) {
 	if _, err := pool.Exec(t.Context(), sql); err != nil {
 		t.Fatalf("%s: %v", sql, err)
 	}
-}
-
-// smallPool is a pool with that number of connections.
-func smallPool(t *testing.T, url string, conns int) *pgxpool.Pool {
-	t.Helper()
-	pool, err := pg.Open(t.Context(), pg.PoolConfig{URL: url, MaxConns: conns})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(pool.Close)
-	return pool
 }
 
 // TestAppend_TakesTooLong: PostgreSQL cannot write one event of a batch in time. The
@@ -104,7 +92,7 @@ func TestReads_LeaveConnections(t *testing.T) {
 			s.Query(ctx, eventstore.Tagged("x"), eventstore.ReadOptions{})
 		},
 	} {
-		pool := smallPool(t, db.URL, 4)
+		pool := eventstore.PoolOf(t, db.URL, 4)
 		s := open(t, pool, eventstore.Config{NoListen: true, Poll: time.Hour})
 		lock := begin(t, db.Pool)
 		if _, err := lock.Exec(t.Context(), `LOCK TABLE tidewire.events_1_tag IN ACCESS EXCLUSIVE MODE`); err != nil {

@@ -13,15 +13,16 @@ import (
 	"github.com/tidewire/tidewire/migrate"
 )
 
-var migrated = pgtest.NewTemplate("migrated", func(ctx context.Context, pool *pgxpool.Pool) error {
+// Migrated are databases with the newest schema.
+var Migrated = pgtest.NewTemplate("migrated", func(ctx context.Context, pool *pgxpool.Pool) error {
 	_, err := migrate.Up(ctx, pool)
 	return err
 })
 
 func prepared(t *testing.T) (pgtest.DB, *Store) {
 	t.Helper()
-	db := migrated.Open(t)
-	s, err := ensureStore(t.Context(), db.Pool, "", Config{})
+	db := Migrated.Open(t)
+	s, err := EnsureStore(t.Context(), db.Pool, "", Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +69,7 @@ func neverTogether(items int) Condition {
 // TestQueries_Cost: every check and read of many events uses only a few blocks of the indexes, with plans that PostgreSQL has
 // made when the tables were empty, and on a new connection. A check under the lock gives up if it would need many rows.
 func TestQueries_Cost(t *testing.T) {
-	slow(t)
+	Slow(t)
 	t.Parallel()
 	db, s := prepared(t)
 	for _, table := range []string{"events_1", "events_1_tag", "events_1_batch"} {

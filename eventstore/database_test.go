@@ -47,7 +47,7 @@ func TestStore_StrangeDefaults(t *testing.T) {
 	waitForLock(t, db.Pool)
 	testkit.Eventually(t, "the transaction lasts three times as long as a statement may", func() bool {
 		var long bool
-		err := holder.QueryRow(t.Context(), `SELECT clock_timestamp() - xact_start > '1500 ms' FROM pg_stat_activity WHERE pid = pg_backend_pid()`).Scan(&long)
+		err := holder.QueryRow(t.Context(), `SELECT clock_timestamp() - transaction_timestamp() > '1500 ms'`).Scan(&long)
 		return err != nil || long
 	})
 	if _, err := holder.Exec(t.Context(), `COMMIT`); err != nil {

@@ -13,7 +13,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tidewire/tidewire/eventstore"
-	"github.com/tidewire/tidewire/internal/pg"
 	"github.com/tidewire/tidewire/internal/pgtest"
 	"github.com/tidewire/tidewire/internal/testkit"
 )
@@ -54,10 +53,6 @@ func (c *cuttable) Read(b []byte) (int, error) {
 // cutPool is a pool of connections that break at a fraction of their writes.
 func cutPool(t *testing.T, url string, seed uint64, oneOf int) *pgxpool.Pool {
 	t.Helper()
-	cfg, err := pgxpool.ParseConfig(url)
-	if err != nil {
-		t.Fatal(err)
-	}
 	var mu sync.Mutex
 	random := rand.New(rand.NewPCG(seed, 7))
 	cut := func() int {
@@ -65,30 +60,7 @@ func cutPool(t *testing.T, url string, seed uint64, oneOf int) *pgxpool.Pool {
 		defer mu.Unlock()
 		return random.IntN(oneOf)
 	}
-	dial := cfg.ConnConfig.DialFunc
-	cfg.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
-		conn, err := dial(ctx, network, addr)
-		if err != nil {
-			return nil, err
-		}
-		return &cuttable{Conn: conn, cut: cut}, nil
-	}
-	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(pool.Close)
-	return pool
-}
-
-func poolOf(t testing.TB, url string) *pgxpool.Pool {
-	t.Helper()
-	pool, err := pg.Open(t.Context(), pg.PoolConfig{URL: url})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(pool.Close)
-	return pool
+	return eventstore.PoolThrough(t, url, func(c net.Conn) net.Conn { return &cuttable{Conn: c, cut: cut} })
 }
 
 // openThrough is open through a pool whose connections break: it repeats what meets a break.

@@ -65,7 +65,7 @@ func TestAppendIfTx(t *testing.T) {
 	t.Parallel()
 	db := setup(t)
 	s := open(t, db.Pool, eventstore.Config{})
-	only := smallPool(t, db.URL, 1)
+	only := eventstore.PoolOf(t, db.URL, 1)
 	alone, err := lookupStore(t.Context(), only, "", eventstore.Config{Timeout: 10 * time.Second})
 	if err != nil {
 		t.Fatal(err)

@@ -5,25 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"github.com/tidewire/tidewire/internal/pg"
 )
-
-func poolOfFew(t *testing.T, url string, conns int32) *pgxpool.Pool {
-	t.Helper()
-	cfg, err := pgxpool.ParseConfig(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cfg.MaxConns = conns
-	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(pool.Close)
-	return pool
-}
 
 // TestWriter_HoldsOnLostConnection: a call waited for another call, which was rejected, so
 // it is checked up to the head of that time. Before its own transaction PostgreSQL fails
@@ -31,12 +14,12 @@ func poolOfFew(t *testing.T, url string, conns int32) *pgxpool.Pool {
 func TestWriter_HoldsOnLostConnection(t *testing.T) {
 	t.Parallel()
 	db, s := prepared(t)
-	other, err := ensureStore(t.Context(), poolOfFew(t, db.URL, 4), "", Config{})
+	other, err := EnsureStore(t.Context(), PoolOf(t, db.URL, 4), "", Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer other.Close(t.Context())
-	third, err := ensureStore(t.Context(), poolOfFew(t, db.URL, 4), "", Config{})
+	third, err := EnsureStore(t.Context(), PoolOf(t, db.URL, 4), "", Config{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -148,7 +148,7 @@ func (p *plain) checkCondition(s *Store) {
 // and each event comes back as it was. That is so too for old events, which were stored without the packed form for readers, and when
 // an administrator or pg_restore has moved the events, so that rows of tags name wrong places.
 func TestQuery_AsPlainGo(t *testing.T) {
-	slow(t)
+	Slow(t)
 	t.Parallel()
 	for seed := range pgtest.Seeds() {
 		db, s := prepared(t)

@@ -113,47 +113,30 @@ func TestSubscribe_Loop(t *testing.T) {
 		}
 		break // leaves nothing that waits
 	}
+	sub := follow(t, s, eventstore.Everything(), want[len(want)-1])
+	if _, err := sub.Next(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v, want Canceled", err)
+	}
+	ended := make(chan error, 2)
+	go func() { _, err := sub.Next(t.Context()); ended <- err }()
+	go func() {
+		ended <- s.Watch(t.Context(), eventstore.Condition{FailIfEventsMatch: eventstore.Typed("none")})
+	}()
 	if err := s.Close(t.Context()); err != nil {
 		t.Error(err)
+	}
+	sub.Close()
+	sub.Close()
+	_, followed := s.Follow(eventstore.Everything(), 0)
+	for _, err := range []error{<-ended, <-ended, followed} {
+		if !errors.Is(err, eventstore.ErrClosed) {
+			t.Errorf("%v, want ErrClosed", err)
+		}
 	}
 	for _, err := range s.Subscribe(t.Context(), eventstore.Everything(), eventstore.Start{}) {
 		if !errors.Is(err, eventstore.ErrClosed) {
 			t.Errorf("%v, want ErrClosed", err)
 		}
-	}
-}
-
-func TestSubscription_Ends(t *testing.T) {
-	t.Parallel()
-	s := open(t, setup(t).Pool, eventstore.Config{})
-	sub := follow(t, s, eventstore.Everything(), 0)
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := sub.Next(ctx); !errors.Is(err, context.Canceled) {
-		t.Errorf("%v, want Canceled", err)
-	}
-	var waiting sync.WaitGroup
-	waiting.Go(func() {
-		if _, err := sub.Next(t.Context()); !errors.Is(err, eventstore.ErrClosed) {
-			t.Errorf("%v, want ErrClosed", err)
-		}
-	})
-	waiting.Go(func() {
-		if err := s.Watch(t.Context(), eventstore.Condition{}); !errors.Is(err, eventstore.ErrClosed) {
-			t.Errorf("%v, want ErrClosed", err)
-		}
-	})
-	if err := s.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
-	waiting.Wait()
-	sub.Close()
-	sub.Close()
-	if _, err := s.Follow(eventstore.Everything(), 0); !errors.Is(err, eventstore.ErrClosed) {
-		t.Errorf("%v, want ErrClosed", err)
-	}
-	if _, err := s.Append(t.Context(), event("A")); !errors.Is(err, eventstore.ErrClosed) {
-		t.Errorf("%v, want ErrClosed", err)
 	}
 }
 
