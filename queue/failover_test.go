@@ -149,18 +149,26 @@ func TestFailover(t *testing.T) {
 	for name, opts := range kinds {
 		all = append(all, &failing{T: t, name: name, opts: opts})
 	}
-	each := func(step func(*failing)) {
-		for _, f := range all {
-			step(f)
-		}
+	each := func(what string, step func(*failing)) { // the queues at the same time
+		t.Run(what, func(t *testing.T) {
+			for _, f := range all {
+				t.Run(f.name, func(t *testing.T) {
+					t.Parallel()
+					f.T = t
+					step(f)
+				})
+			}
+		})
 	}
-	each(func(f *failing) { f.serve(p, f.name == "hub") })
-	each((*failing).keep)
+	for _, f := range all {
+		f.serve(p, f.name == "hub")
+	}
+	each("keep", (*failing).keep)
 	p.CatchUp(t)
 	p.Detach(t)
-	each((*failing).lose)
+	each("lose", (*failing).lose)
 	p.Promote(t)
-	each((*failing).goOn)
+	each("go on", (*failing).goOn)
 }
 
 // openMigrated opens a pool that reports canceled waits for standbys, on a database that it migrates.

@@ -17,7 +17,8 @@ import (
 	"github.com/tidewire/tidewire/migrate"
 )
 
-var migrated = pgtest.NewTemplate("migrated", func(ctx context.Context, pool *pgxpool.Pool) error {
+// Migrated are databases with the newest schema.
+var Migrated = pgtest.NewTemplate("migrated", func(ctx context.Context, pool *pgxpool.Pool) error {
 	_, err := migrate.Up(ctx, pool)
 	return err
 })
@@ -29,7 +30,7 @@ func testQueue(t *testing.T) *Queue {
 
 func testQueueOf(t *testing.T, opts Options) *Queue {
 	t.Helper()
-	db := migrated.Open(t)
+	db := Migrated.Open(t)
 	q, err := Ensure(t.Context(), db.Pool, "journal", opts)
 	if err != nil {
 		t.Fatal(err)
@@ -209,11 +210,9 @@ func TestState_LikeASlowTwin(t *testing.T) {
 
 func TestSpans(t *testing.T) {
 	t.Parallel()
-	for _, spans := range [][]span{nil, {{1, 1}}, {{1, 5}, {7, 7}, {1 << 40, 1 << 41}}} {
-		got, err := decodeSpans(encodeSpans(spans))
-		if err != nil || !slices.Equal(got, spans) {
-			t.Errorf("%v comes back as %v, %v", spans, got, err)
-		}
+	far := []span{{1, 5}, {7, 7}, {1 << 40, 1 << 41}}
+	if got, err := decodeSpans(encodeSpans(far)); err != nil || !slices.Equal(got, far) {
+		t.Errorf("%v comes back as %v, %v", far, got, err)
 	}
 	for _, text := range [][]byte{{1}, {0x80}, {1, 0x80}, {1, 1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1, 0}} {
 		if got, err := decodeSpans(text); !errors.Is(err, errSpans) {
