@@ -223,9 +223,7 @@ func TestAppendIf_HistoryLost(t *testing.T) {
 		`DELETE FROM tidewire.events_1_tag WHERE position > 5`, `DELETE FROM tidewire.events_1 WHERE position > 5`,
 		`SELECT setval('tidewire.history_seq', (pg_sequence_last_value('tidewire.history_seq') >> 32 << 32) | (tidewire.timeline() + 7))`,
 	} {
-		if _, err := db.Pool.Exec(t.Context(), sql); err != nil {
-			t.Fatal(err)
-		}
+		MustExec(t, db.Pool, sql)
 	}
 	if _, err := reopen(t, db, Config{}).Append(t.Context(), Event{Type: "T", Tags: []string{"many", "tag0"}}); err != nil {
 		t.Fatal(err)

@@ -7,18 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"github.com/tidewire/tidewire/eventstore"
 	"github.com/tidewire/tidewire/internal/testkit"
 )
-
-func mustExec(t *testing.T, pool *pgxpool.Pool, sql string) {
-	t.Helper()
-	if _, err := pool.Exec(t.Context(), sql); err != nil {
-		t.Fatalf("%s: %v", sql, err)
-	}
-}
 
 // TestAppend_TakesTooLong: PostgreSQL cannot write one event of a batch in time. The
 // other events are written, and the append of this one fails.
@@ -43,9 +34,7 @@ func TestAppend_TakesTooLong(t *testing.T) {
 			}
 		})
 	}
-	if _, err := holder.Exec(t.Context(), `COMMIT`); err != nil {
-		t.Fatal(err)
-	}
+	mustExec(t, holder, `COMMIT`)
 	appending.Wait()
 	if all := everything(t, s); len(all) != 4 {
 		t.Errorf("%d events, want the four that are not slow", len(all))
@@ -55,8 +44,7 @@ func TestAppend_TakesTooLong(t *testing.T) {
 // TestAppend_NobodyWaits: an append whose caller has left is not written.
 func TestAppend_NobodyWaits(t *testing.T) {
 	t.Parallel()
-	db := setup(t)
-	s := open(t, db.Pool, eventstore.Config{})
+	db, s := opened(t)
 	holder := holdLock(t, db.URL, "a stranger", s)
 	var appending sync.WaitGroup
 	appending.Go(func() { mustAppend(t, s, event("First")) })
@@ -66,9 +54,7 @@ func TestAppend_NobodyWaits(t *testing.T) {
 	if _, err := s.Append(ctx, event("Given up")); !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatal(err)
 	}
-	if _, err := holder.Exec(t.Context(), `COMMIT`); err != nil {
-		t.Fatal(err)
-	}
+	mustExec(t, holder, `COMMIT`)
 	appending.Wait()
 	mustAppend(t, s, event("Last"))
 	if all := everything(t, s); len(all) != 2 {
@@ -95,9 +81,7 @@ func TestReads_LeaveConnections(t *testing.T) {
 		pool := eventstore.PoolOf(t, db.URL, 4)
 		s := open(t, pool, eventstore.Config{NoListen: true, Poll: time.Hour})
 		lock := begin(t, db.Pool)
-		if _, err := lock.Exec(t.Context(), `LOCK TABLE tidewire.events_1_tag IN ACCESS EXCLUSIVE MODE`); err != nil {
-			t.Fatal(err)
-		}
+		mustExec(t, lock, `LOCK TABLE tidewire.events_1_tag IN ACCESS EXCLUSIVE MODE`)
 		ctx, cancel := context.WithCancel(t.Context())
 		var reading sync.WaitGroup
 		for range 10 {
@@ -123,8 +107,7 @@ func TestReads_LeaveConnections(t *testing.T) {
 // subscription reads smaller ranges.
 func TestSubscription_RareMatches(t *testing.T) {
 	t.Parallel()
-	db := setup(t)
-	s := open(t, db.Pool, eventstore.Config{})
+	db, s := opened(t)
 	mustAppend(t, s, event("A", "x", "y"))
 	mustExec(t, db.Pool, `SELECT setval('tidewire.events_1_position_seq', 3000000)`)
 	want := mustAppend(t, s, event("A", "x", "y"))[0]

@@ -51,9 +51,7 @@ func fill(t *testing.T, s *Store, events int) {
 		{`WITH moved AS (SELECT setval('tidewire.events_1_position_seq', $1::bigint) AS head)
 			INSERT INTO tidewire.events_1_batch SELECT head, 1, 1, 1, now() FROM moved`, []any{events}},
 	} {
-		if _, err := s.pool.Exec(t.Context(), q.sql, q.args...); err != nil {
-			t.Fatal(err)
-		}
+		MustExec(t, s.pool, q.sql, q.args...)
 	}
 }
 
@@ -73,9 +71,7 @@ func TestQueries_Cost(t *testing.T) {
 	t.Parallel()
 	db, s := prepared(t)
 	for _, table := range []string{"events_1", "events_1_tag", "events_1_batch"} {
-		if _, err := db.Pool.Exec(t.Context(), `ALTER TABLE tidewire.`+table+` SET (autovacuum_enabled = false)`); err != nil {
-			t.Fatal(err)
-		}
+		MustExec(t, db.Pool, `ALTER TABLE tidewire.`+table+` SET (autovacuum_enabled = false)`)
 	}
 	connect := func() *pgx.Conn {
 		conn, err := pgx.Connect(t.Context(), db.URL)

@@ -35,9 +35,7 @@ func TestStore_StrangeDefaults(t *testing.T) {
 	s := open(t, db.Pool, manyStores)
 	holder := holdLock(t, db.URL, "an application", s)
 	for _, sql := range []string{`SET LOCAL idle_in_transaction_session_timeout = 0`, `SET LOCAL statement_timeout = 0`} {
-		if _, err := holder.Exec(t.Context(), sql); err != nil {
-			t.Fatal(err)
-		}
+		mustExec(t, holder, sql)
 	}
 	appended := make(chan error, 1)
 	go func() {

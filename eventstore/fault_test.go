@@ -87,9 +87,7 @@ func TestAppendIf_ReplayedOneByOne(t *testing.T) {
 			db := setup(t)
 			open(t, db.Pool, eventstore.Config{})
 			writing := begin(t, db.Pool)
-			if _, err := writing.Exec(t.Context(), `CREATE TABLE other AS SELECT count(*) FROM tidewire.events_1`); err != nil {
-				t.Fatal(err)
-			}
+			mustExec(t, writing, `CREATE TABLE other AS SELECT count(*) FROM tidewire.events_1`)
 			cfg := eventstore.Config{TailEvents: 40}
 			var r racers
 			for _, pool := range []*pgxpool.Pool{poolOf(t, db.URL), cutPool(t, db.URL, seed, 60)} {

@@ -63,8 +63,7 @@ func TestAppendIf_RepeatedWithIDs(t *testing.T) {
 // TestAppendIfTx: a transaction's own events count, and are read through it: there is no other connection.
 func TestAppendIfTx(t *testing.T) {
 	t.Parallel()
-	db := setup(t)
-	s := open(t, db.Pool, eventstore.Config{})
+	db, s := opened(t)
 	only := eventstore.PoolOf(t, db.URL, 1)
 	alone, err := lookupStore(t.Context(), only, "", eventstore.Config{Timeout: 10 * time.Second})
 	if err != nil {

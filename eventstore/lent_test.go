@@ -49,9 +49,7 @@ func TestWriter_HoldsOnLostConnection(t *testing.T) {
 		`ALTER SEQUENCE tidewire.events_1_position_seq RESTART`, `SELECT setval('tidewire.events_1_position_seq', 1, false)`,
 		`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND application_name = '` + pg.WriterName + `'`,
 	} {
-		if _, err := db.Pool.Exec(t.Context(), sql); err != nil {
-			t.Fatal(err)
-		}
+		MustExec(t, db.Pool, sql)
 	}
 	somebody := pg.NewBorrower(db.Pool)
 	defer somebody.Close()
@@ -97,9 +95,7 @@ func TestWriter_HistoryLostWhileIdle(t *testing.T) {
 		`DELETE FROM tidewire.events_1 WHERE position = 2`, `DELETE FROM tidewire.events_1_tag WHERE position = 2`,
 		`DELETE FROM tidewire.events_1_batch WHERE position = 2`, `SELECT setval('tidewire.events_1_position_seq', 1)`,
 	} {
-		if _, err := db.Pool.Exec(t.Context(), sql); err != nil {
-			t.Fatal(err)
-		}
+		MustExec(t, db.Pool, sql)
 	}
 	w.used = time.Now().Add(-trusted)
 	if got := write(Event{Type: "B"}, unless); got.err != nil {

@@ -34,12 +34,8 @@ func holdLock(t *testing.T, url, name string, s *eventstore.Store) *pgx.Conn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close(context.Background()) })
-	if _, err := conn.Exec(t.Context(), `BEGIN`); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := conn.Exec(t.Context(), `SELECT pg_advisory_xact_lock(1953064037, 1073741824 + $1)`, s.ID()); err != nil {
-		t.Fatal(err)
-	}
+	mustExec(t, conn, `BEGIN`)
+	mustExec(t, conn, `SELECT pg_advisory_xact_lock(1953064037, 1073741824 + $1)`, s.ID())
 	return conn
 }
 
@@ -226,13 +222,10 @@ func TestQuery_Allocations(t *testing.T) {
 // TestDrop waits for a reader, ends what is open, and leaves nothing.
 func TestDrop(t *testing.T) {
 	t.Parallel()
-	db := setup(t)
-	s := open(t, db.Pool, eventstore.Config{})
+	db, s := opened(t)
 	mustAppend(t, s, event("A"))
 	reader := begin(t, db.Pool)
-	if _, err := reader.Exec(t.Context(), fmt.Sprintf(`SELECT FROM tidewire.events_%d`, s.ID())); err != nil {
-		t.Fatal(err)
-	}
+	mustExec(t, reader, fmt.Sprintf(`SELECT FROM tidewire.events_%d`, s.ID()))
 	dropped := make(chan error, 1)
 	go func() { dropped <- eventstore.Drop(t.Context(), db.Pool, s.Name()) }()
 	mustAppend(t, s, event("B")) // nobody waits after the drop

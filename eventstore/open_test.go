@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tidewire/tidewire/internal/pg"
@@ -71,4 +72,14 @@ func PoolThrough(t *testing.T, url string, wrap func(net.Conn) net.Conn) *pgxpoo
 	}
 	t.Cleanup(pool.Close)
 	return pool
+}
+
+// MustExec executes a statement, also in a transaction of the test.
+func MustExec(t testing.TB, on interface {
+	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+}, sql string, args ...any) {
+	t.Helper()
+	if _, err := on.Exec(t.Context(), sql, args...); err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
 }

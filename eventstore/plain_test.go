@@ -163,9 +163,7 @@ func TestQuery_AsPlainGo(t *testing.T) {
 			p.stored(at, err, events...)
 		}
 		for _, sql := range []string{``, `UPDATE tidewire.events_1 SET packed = NULL WHERE position % 3 > 0`, `CLUSTER tidewire.events_1 USING events_1_type_idx`} {
-			if _, err := db.Pool.Exec(t.Context(), sql); err != nil {
-				t.Fatal(err)
-			}
+			MustExec(t, db.Pool, sql)
 			for range 25 {
 				p.check(s)
 				p.checkCondition(s)

@@ -52,8 +52,7 @@ func snapshotAt(t *testing.T, pool *pgxpool.Pool) (position int64) {
 
 func TestSnapshot_ProjectGoesOn(t *testing.T) {
 	t.Parallel()
-	db := setup(t)
-	s := open(t, db.Pool, eventstore.Config{})
+	db, s := opened(t)
 	var seen int
 	p := kept(&seen)
 	wantKept(t, s, p, &seen, "", 0) // of an empty store there is none
@@ -92,8 +91,7 @@ func TestSnapshot_ProjectGoesOn(t *testing.T) {
 // of the store is not used; it is logged and replaced.
 func TestSnapshot_Unusable(t *testing.T) {
 	t.Parallel()
-	db := setup(t)
-	s := open(t, db.Pool, eventstore.Config{})
+	db, s := opened(t)
 	mustAppend(t, s, event("A", "x"), event("A", "x"), event("B", "x"))
 	var seen int
 	for name, spoil := range map[string]string{
@@ -183,8 +181,7 @@ func TestSnapshot_NeverGoesBack(t *testing.T) {
 // TestSnapshot_OfNoBytes: an encoding may have none for a state, and give nil.
 func TestSnapshot_OfNoBytes(t *testing.T) {
 	t.Parallel()
-	db := setup(t)
-	s := open(t, db.Pool, eventstore.Config{})
+	db, s := opened(t)
 	mustAppend(t, s, event("A", "x"))
 	p := eventstore.Projector[struct{}]{
 		Query: eventstore.Tagged("x"),

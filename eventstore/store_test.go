@@ -11,7 +11,10 @@ import (
 	"github.com/tidewire/tidewire/internal/pgtest"
 )
 
-var migrated, ensureStore, slow, begin = eventstore.Migrated, eventstore.EnsureStore, eventstore.Slow, eventstore.Begin
+var (
+	migrated, ensureStore = eventstore.Migrated, eventstore.EnsureStore
+	slow, begin, mustExec = eventstore.Slow, eventstore.Begin, eventstore.MustExec
+)
 
 // poolOf is a pool as of another process.
 func poolOf(t testing.TB, url string) *pgxpool.Pool {
@@ -23,6 +26,13 @@ func poolOf(t testing.TB, url string) *pgxpool.Pool {
 func setup(t testing.TB) pgtest.DB {
 	t.Helper()
 	return migrated.Open(t)
+}
+
+// opened is the default Store of a database of its own.
+func opened(t testing.TB) (pgtest.DB, *eventstore.Store) {
+	t.Helper()
+	db := setup(t)
+	return db, open(t, db.Pool, eventstore.Config{})
 }
 
 // soon returns a context that ends after a minute, so that a test that would wait forever

@@ -210,9 +210,7 @@ func TestRedriveStep_CountsWhatWasDone(t *testing.T) {
 	const all = 8
 	bury(t, n, q, lettersOf(q.Options(), numbered(all)...)...)
 	tx := begin(t, db.Pool)
-	if _, err := tx.Exec(t.Context(), "SELECT FROM tidewire.queue_side WHERE queue = (SELECT max(queue) FROM tidewire.queue_side) FOR UPDATE"); err != nil {
-		t.Fatal(err)
-	}
+	mustExec(t, tx, "SELECT FROM tidewire.queue_side WHERE queue = (SELECT max(queue) FROM tidewire.queue_side) FOR UPDATE")
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var step queue.DeadStep

@@ -1,7 +1,6 @@
 package queue_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -221,9 +220,7 @@ func TestHistory_NothingBetween(t *testing.T) {
 		n, _ := start(t, q, queue.NodeConfig{})
 		enqueue(t, n, numbered(20)...)
 		for range 2 {
-			if _, err := db.Pool.Exec(context.Background(), `SELECT tidewire.begin_history()`); err != nil {
-				t.Fatal(err)
-			}
+			mustExec(t, db.Pool, `SELECT tidewire.begin_history()`)
 		}
 		enqueue(t, n, numbered(5)...)
 		if s := statsOf(t, q); s.Ready != 25 {

@@ -19,7 +19,7 @@ import (
 	"github.com/tidewire/tidewire/stream"
 )
 
-var migrated = queue.Migrated
+var migrated, mustExec = queue.Migrated, queue.MustExec
 
 // setup is a queue in a database of its own.
 func setup(t *testing.T, opts queue.Options) (pgtest.DB, *queue.Queue) {
@@ -321,13 +321,6 @@ func wantDone(t *testing.T, q *queue.Queue) {
 	})
 	if s.Dead > 0 {
 		t.Errorf("%d dead letters, want none", s.Dead)
-	}
-}
-
-func mustExec(t *testing.T, pool *pgxpool.Pool, sql string, args ...any) {
-	t.Helper()
-	if _, err := pool.Exec(t.Context(), sql, args...); err != nil {
-		t.Fatal(err)
 	}
 }
 

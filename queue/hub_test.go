@@ -57,7 +57,7 @@ func TestNode_OneHint(t *testing.T) {
 }
 
 // TestNode_AtHand: messages that the process enqueues are delivered from memory, without a poll, and Notify reaches a Node that
-// has a Hub. An idle Node is notified of messages of an Enqueuer with the same Hub, though that has looked up the queue separately.
+// has a Hub.
 func TestNode_AtHand(t *testing.T) {
 	t.Parallel()
 	db := inShared(t)
@@ -65,22 +65,11 @@ func TestNode_AtHand(t *testing.T) {
 	h := runHub(t, db.Pool, stream.HubConfig{Poll: time.Hour})
 	cfg := onHint(h)
 	cfg.Appender.Hub = h
-	cfg.IdleAfter = 100 * time.Millisecond
 	n, _ := start(t, q, cfg)
 	c := n.Consume(queue.ConsumerOptions{Credits: 10})
-	again, err := queue.Lookup(t.Context(), db.Pool, q.Name())
-	if err != nil {
-		t.Fatal(err)
-	}
-	e := enqueuer(t, again, stream.AppenderConfig{Hub: h})
 	for i, want := range numbered(50) {
-		if i%10 < 8 {
+		if i%10 < 9 {
 			enqueue(t, n, want)
-		} else if i%10 < 9 {
-			testkit.Eventually(t, "the lease ends", func() bool { return queue.Leases(t, q) == 0 })
-			if _, err := e.Enqueue(t.Context(), keyed("", want)); err != nil {
-				t.Fatal(err)
-			}
 		} else if err := pgx.BeginFunc(t.Context(), db.Pool, func(tx pgx.Tx) error {
 			return q.EnqueueTx(t.Context(), tx, keyed("", want))
 		}); err != nil {
@@ -95,4 +84,31 @@ func TestNode_AtHand(t *testing.T) {
 		mustAck(t, ds...)
 	}
 	wantDone(t, q)
+}
+
+// TestNode_SameHubOtherQueue: an idle Node is notified of the messages of an Enqueuer with the
+// same Hub, though that has looked up the queue separately.
+func TestNode_SameHubOtherQueue(t *testing.T) {
+	t.Parallel()
+	db := inShared(t)
+	q := ensureShared(t, db, queue.Options{})
+	h := runHub(t, db.Pool, stream.HubConfig{Poll: time.Hour})
+	cfg := onHint(h)
+	cfg.IdleAfter = 100 * time.Millisecond
+	n, _ := start(t, q, cfg)
+	c := n.Consume(queue.ConsumerOptions{Credits: 10})
+	again, err := queue.Lookup(t.Context(), db.Pool, q.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := enqueuer(t, again, stream.AppenderConfig{Hub: h})
+	for range 3 {
+		if _, err := e.Enqueue(t.Context(), queue.Message{Payload: []byte("x")}); err != nil {
+			t.Fatal(err)
+		}
+		mustAck(t, receive(t, c, 1)...)
+		testkit.Eventually(t, "the lease ends", func() bool {
+			return count(t, db.Pool, `SELECT kind FROM tidewire.queue_journal WHERE queue = $1 ORDER BY sequence DESC LIMIT 1`, q.Stream().ID()) == 3
+		})
+	}
 }

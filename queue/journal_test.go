@@ -234,9 +234,7 @@ func TestWrite_IsNamed(t *testing.T) {
 	t.Parallel()
 	q := testQueue(t)
 	watcher := unlimited(t, q)
-	if _, err := q.pool.Exec(t.Context(), `DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET statement_timeout = 100', current_database()); END $$`); err != nil {
-		t.Fatal(err)
-	}
+	MustExec(t, q.pool, `DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET statement_timeout = 100', current_database()); END $$`)
 	q.pool.Reset() // so that connections have the setting
 	s := &state{}
 	lease(t, q, s, 1, 10)
@@ -246,9 +244,7 @@ func TestWrite_IsNamed(t *testing.T) {
 		"queue_write": q.members[0].write, "record": q.members[0].record,
 	} {
 		holder := unlimited(t, q)
-		if _, err := holder.Exec(t.Context(), `BEGIN; SELECT pg_advisory_xact_lock(1953064037, -1000)`); err != nil {
-			t.Fatal(err)
-		}
+		MustExec(t, holder, `BEGIN; SELECT pg_advisory_xact_lock(1953064037, -1000)`)
 		wrote := make(chan error, 1)
 		go func() { _, err := write(t.Context(), q.members[0].byPool(), r); wrote <- err }()
 		testkit.Eventually(t, name+" waits under the writer's name, for three times what the database allows", func() bool {
@@ -257,9 +253,7 @@ func TestWrite_IsNamed(t *testing.T) {
 				WHERE datname = current_database() AND application_name = $1 AND wait_event_type = 'Lock' AND clock_timestamp() - query_start > '300 ms')`, pg.WriterName).Scan(&named)
 			return err != nil || named || len(wrote) > 0
 		})
-		if _, err := holder.Exec(t.Context(), `ROLLBACK`); err != nil {
-			t.Fatal(err)
-		}
+		MustExec(t, holder, `ROLLBACK`)
 		if err := <-wrote; err != nil {
 			t.Errorf("%s: %v", name, err)
 		}

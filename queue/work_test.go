@@ -157,9 +157,7 @@ func TestClient_CloseGivesUp(t *testing.T) {
 	}()
 	<-hangs
 	tx := begin(t, db.Pool)
-	if _, err := tx.Exec(t.Context(), `SELECT pg_advisory_xact_lock(1953064037, $1)`, q.Stream().ID()); err != nil {
-		t.Fatal(err)
-	}
+	mustExec(t, tx, `SELECT pg_advisory_xact_lock(1953064037, $1)`, q.Stream().ID())
 	enqueued := make(chan error, 1)
 	go func() {
 		_, err := q.Enqueue(t.Context(), queue.Message{})
