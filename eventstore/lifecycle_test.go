@@ -219,11 +219,18 @@ func TestQuery_Allocations(t *testing.T) {
 	}
 }
 
-// TestDrop waits for a reader, ends what is open, and leaves nothing.
+// TestDrop waits for a reader, ends what is open, and leaves nothing. Subscriptions and Watch end too, although another store gets
+// the name.
 func TestDrop(t *testing.T) {
 	t.Parallel()
-	db, s := opened(t)
-	mustAppend(t, s, event("A"))
+	db := setup(t)
+	s := open(t, db.Pool, eventstore.Config{Poll: 10 * time.Millisecond})
+	sub := follow(t, s, eventstore.Everything(), mustAppend(t, s, event("A"))[0])
+	ended := make(chan error, 2)
+	go func() { ended <- nextError(t, sub) }()
+	go func() {
+		ended <- s.Watch(t.Context(), eventstore.Condition{FailIfEventsMatch: eventstore.Typed("none")})
+	}()
 	reader := begin(t, db.Pool)
 	mustExec(t, reader, fmt.Sprintf(`SELECT FROM tidewire.events_%d`, s.ID()))
 	dropped := make(chan error, 1)
@@ -251,5 +258,10 @@ func TestDrop(t *testing.T) {
 	}
 	if again := open(t, db.Pool, eventstore.Config{}); again.ID() == s.ID() {
 		t.Error("the id was used again")
+	}
+	for range 2 {
+		if err := <-ended; !errors.Is(err, eventstore.ErrNotFound) {
+			t.Errorf("a subscription or Watch: %v, want ErrNotFound", err)
+		}
 	}
 }

@@ -168,43 +168,6 @@ func TestWatch_TellsOfStaleDecisions(t *testing.T) {
 	}
 }
 
-// TestFollow_DroppedStore: subscriptions and Watch end when the store is dropped, also if another one has its name by then.
-func TestFollow_DroppedStore(t *testing.T) {
-	t.Parallel()
-	for _, again := range []bool{false, true} {
-		db := setup(t)
-		s := open(t, db.Pool, eventstore.Config{Poll: 10 * time.Millisecond})
-		mustAppend(t, s, event("A"))
-		sub := follow(t, s, eventstore.Everything(), 0)
-		if _, err := sub.Next(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		var waiting sync.WaitGroup
-		waiting.Go(func() {
-			if _, err := sub.Next(t.Context()); !errors.Is(err, eventstore.ErrNotFound) {
-				t.Errorf("Next: %v, want ErrNotFound", err)
-			}
-		})
-		waiting.Go(func() {
-			err := s.Watch(t.Context(), eventstore.Condition{FailIfEventsMatch: eventstore.Typed("B")})
-			if !errors.Is(err, eventstore.ErrNotFound) {
-				t.Errorf("Watch: %v, want ErrNotFound", err)
-			}
-		})
-		if err := eventstore.Drop(t.Context(), db.Pool, s.Name()); err != nil {
-			t.Fatal(err)
-		}
-		if again {
-			other, err := ensureStore(t.Context(), db.Pool, s.Name(), eventstore.Config{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer other.Close(context.Background())
-		}
-		waiting.Wait()
-	}
-}
-
 // TestSubscribe_AtEnd: a loop that begins at the end has the events that are appended after its first step.
 func TestSubscribe_AtEnd(t *testing.T) {
 	t.Parallel()
