@@ -147,15 +147,13 @@ func elsewhere(t *testing.T, url, name string) (*pgxpool.Pool, *queue.Queue) {
 // start runs a Node until stop, which may be called more than once.
 func start(t *testing.T, q *queue.Queue, cfg queue.NodeConfig) (n *queue.Node, stop func()) {
 	t.Helper()
-	n = queue.NewNode(q, quick(cfg))
-	ctx, cancel := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	running.Go(func() {
-		if err := n.Run(ctx); err != nil {
+	n, cancel, ended := serveQueue(t, q, cfg)
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-ended; err != nil {
 			t.Errorf("Run: %v", err)
 		}
 	})
-	stop = func() { cancel(); running.Wait() }
 	t.Cleanup(stop)
 	return n, stop
 }
