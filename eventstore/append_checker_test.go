@@ -31,7 +31,7 @@ func TestChecker_ClosesNoConnection(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
-	s, err := ensureStore(t.Context(), pool, "", Config{})
+	s, err := EnsureStore(t.Context(), pool, "", Config{})
 	if err != nil {
 		t.Fatal(err)
 	}

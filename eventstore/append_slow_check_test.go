@@ -17,7 +17,7 @@ import (
 // reopen returns a Store of the same events with another configuration.
 func reopen(t *testing.T, db pgtest.DB, cfg Config) *Store {
 	t.Helper()
-	s, err := ensureStore(t.Context(), db.Pool, "", cfg)
+	s, err := EnsureStore(t.Context(), db.Pool, "", cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +48,7 @@ const aLot = maxLookups/3 + 1
 // TestAppendIf_TooExpensive: appends with conditions that are too expensive do not disturb other appends, alone or in the same
 // batch. A repetition of a request, or of an event with an id, that is stored is answered as one all the same.
 func TestAppendIf_TooExpensive(t *testing.T) {
-	slow(t)
+	Slow(t)
 	t.Parallel()
 	db, s := prepared(t)
 	fill(t, s, 40_000)
@@ -91,7 +91,7 @@ func TestAppendIf_TooExpensive(t *testing.T) {
 	if stored, err := s.Query(t.Context(), Typed("F", "C"), ReadOptions{}); err != nil || len(stored) != 20 {
 		t.Errorf("%d events stored, want those with cheap conditions; %v", len(stored), err)
 	}
-	tx := begin(t, db.Pool)
+	tx := Begin(t, db.Pool)
 	if _, err := s.AppendIfTx(t.Context(), tx, []Event{{Type: "E"}}, condition); !errors.Is(err, ErrTooExpensive) {
 		t.Errorf("in a transaction: %v, want ErrTooExpensive", err)
 	}
@@ -156,7 +156,7 @@ func TestAppendIf_CheckedApart(t *testing.T) {
 // TestAppendIf_ManyItemsWaitApart: appends under conditions with many items wait for each other, and no other append waits for
 // them. Those with some items share batches with others, in whatever order many of them come.
 func TestAppendIf_ManyItemsWaitApart(t *testing.T) {
-	slow(t)
+	Slow(t)
 	t.Parallel()
 	db, s := prepared(t)
 	if _, err := s.Append(t.Context(), Event{Type: "Before"}); err != nil {
@@ -208,7 +208,7 @@ func TestAppendIf_ManyItemsWaitApart(t *testing.T) {
 
 // TestAppendIf_HistoryLost: an After that is lost, or past the end, is ErrHistoryLost, however many items the condition has.
 func TestAppendIf_HistoryLost(t *testing.T) {
-	slow(t)
+	Slow(t)
 	t.Parallel()
 	db, s := prepared(t)
 	lost := int64(0)
@@ -223,9 +223,7 @@ func TestAppendIf_HistoryLost(t *testing.T) {
 		`DELETE FROM tidewire.events_1_tag WHERE position > 5`, `DELETE FROM tidewire.events_1 WHERE position > 5`,
 		`SELECT setval('tidewire.history_seq', (pg_sequence_last_value('tidewire.history_seq') >> 32 << 32) | (tidewire.timeline() + 7))`,
 	} {
-		if _, err := db.Pool.Exec(t.Context(), sql); err != nil {
-			t.Fatal(err)
-		}
+		MustExec(t, db.Pool, sql)
 	}
 	if _, err := reopen(t, db, Config{}).Append(t.Context(), Event{Type: "T", Tags: []string{"many", "tag0"}}); err != nil {
 		t.Fatal(err)

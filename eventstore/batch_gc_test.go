@@ -11,18 +11,14 @@ import (
 // TestSweep_GivesUpManyRequests: reading the records of requests takes longer than
 // Timeout allows for one batch.
 func TestSweep_GivesUpManyRequests(t *testing.T) {
-	slow(t)
+	Slow(t)
 	t.Parallel()
 	db, _ := prepared(t)
 	s := reopen(t, db, Config{Timeout: 500 * time.Millisecond})
 	appendAndSweep(t, s)
-	if _, err := db.Pool.Exec(t.Context(), `UPDATE tidewire.request_window SET since = since - interval '1 day'`); err != nil {
-		t.Fatal(err)
-	}
-	slow := begin(t, db.Pool)
-	if _, err := slow.Exec(t.Context(), fmt.Sprintf(`LOCK TABLE tidewire.request_%d_0, tidewire.request_%[1]d_1`, s.lock())); err != nil {
-		t.Fatal(err)
-	}
+	MustExec(t, db.Pool, `UPDATE tidewire.request_window SET since = since - interval '1 day'`)
+	slow := Begin(t, db.Pool)
+	MustExec(t, slow, fmt.Sprintf(`LOCK TABLE tidewire.request_%d_0, tidewire.request_%[1]d_1`, s.lock()))
 	s.sweep(0, 0)
 	testkit.Eventually(t, "the sweep has waited for twice the time of a batch", func() bool {
 		var long bool
@@ -70,9 +66,7 @@ func TestSweep_VacuumsOldRequests(t *testing.T) {
 		fmt.Sprintf(`INSERT INTO tidewire.request_%d_1 (client, sequence, position) SELECT 'old', n, n FROM generate_series(1, 30000) AS n`, s.lock()),
 		`UPDATE tidewire.request_window SET since = since - interval '1 day'`,
 	} {
-		if _, err := db.Pool.Exec(t.Context(), sql); err != nil {
-			t.Fatal(err)
-		}
+		MustExec(t, db.Pool, sql)
 	}
 	if err := s.rotateRequests(t.Context()); err != nil {
 		t.Fatal(err)

@@ -3,54 +3,13 @@ package eventstore_test
 import (
 	"context"
 	"errors"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"github.com/tidewire/tidewire/eventstore"
-	"github.com/tidewire/tidewire/internal/pg"
 	"github.com/tidewire/tidewire/internal/testkit"
 )
-
-func mustExec(t *testing.T, pool *pgxpool.Pool, sql string) {
-	t.Helper()
-	if _, err := pool.Exec(t.Context(), sql); err != nil {
-		t.Fatalf("%s: %v", sql, err)
-	}
-}
-
-// smallPool is a pool with that number of connections.
-func smallPool(t *testing.T, url string, conns int) *pgxpool.Pool {
-	t.Helper()
-	pool, err := pg.Open(t.Context(), pg.PoolConfig{URL: url, MaxConns: conns})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(pool.Close)
-	return pool
-}
-
-func TestQuery_MaxBytes(t *testing.T) {
-	t.Parallel()
-	s := open(t, setup(t).Pool, eventstore.Config{})
-	for range 5 {
-		mustAppend(t, s, eventstore.Event{Type: "A", Tags: []string{"t", strings.Repeat("x", 98)}, Data: make([]byte, 900)})
-	}
-	for _, c := range []struct{ maxBytes, want int }{{1, 1}, {1000, 1}, {1001, 2}, {3000, 3}, {4001, 5}, {1 << 30, 5}} {
-		for _, q := range []eventstore.Query{eventstore.Everything(), eventstore.Tagged("t")} {
-			if events, err := s.Query(t.Context(), q, eventstore.ReadOptions{MaxBytes: c.maxBytes}); err != nil || len(events) != c.want {
-				t.Errorf("%d bytes: %d events, want %d; %v", c.maxBytes, len(events), c.want, err)
-			}
-		}
-	}
-	if _, err := s.Query(t.Context(), eventstore.Everything(), eventstore.ReadOptions{MaxBytes: -1}); !errors.Is(err, eventstore.ErrInvalid) {
-		t.Errorf("%v, want ErrInvalid", err)
-	}
-}
 
 // TestAppend_TakesTooLong: PostgreSQL cannot write one event of a batch in time. The
 // other events are written, and the append of this one fails.
@@ -75,9 +34,7 @@ func TestAppend_TakesTooLong(t *testing.T) {
 			}
 		})
 	}
-	if _, err := holder.Exec(t.Context(), `COMMIT`); err != nil {
-		t.Fatal(err)
-	}
+	mustExec(t, holder, `COMMIT`)
 	appending.Wait()
 	if all := everything(t, s); len(all) != 4 {
 		t.Errorf("%d events, want the four that are not slow", len(all))
@@ -87,8 +44,7 @@ func TestAppend_TakesTooLong(t *testing.T) {
 // TestAppend_NobodyWaits: an append whose caller has left is not written.
 func TestAppend_NobodyWaits(t *testing.T) {
 	t.Parallel()
-	db := setup(t)
-	s := open(t, db.Pool, eventstore.Config{})
+	db, s := opened(t)
 	holder := holdLock(t, db.URL, "a stranger", s)
 	var appending sync.WaitGroup
 	appending.Go(func() { mustAppend(t, s, event("First")) })
@@ -98,9 +54,7 @@ func TestAppend_NobodyWaits(t *testing.T) {
 	if _, err := s.Append(ctx, event("Given up")); !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatal(err)
 	}
-	if _, err := holder.Exec(t.Context(), `COMMIT`); err != nil {
-		t.Fatal(err)
-	}
+	mustExec(t, holder, `COMMIT`)
 	appending.Wait()
 	mustAppend(t, s, event("Last"))
 	if all := everything(t, s); len(all) != 2 {
@@ -124,12 +78,10 @@ func TestReads_LeaveConnections(t *testing.T) {
 			s.Query(ctx, eventstore.Tagged("x"), eventstore.ReadOptions{})
 		},
 	} {
-		pool := smallPool(t, db.URL, 4)
+		pool := eventstore.PoolOf(t, db.URL, 4)
 		s := open(t, pool, eventstore.Config{NoListen: true, Poll: time.Hour})
 		lock := begin(t, db.Pool)
-		if _, err := lock.Exec(t.Context(), `LOCK TABLE tidewire.events_1_tag IN ACCESS EXCLUSIVE MODE`); err != nil {
-			t.Fatal(err)
-		}
+		mustExec(t, lock, `LOCK TABLE tidewire.events_1_tag IN ACCESS EXCLUSIVE MODE`)
 		ctx, cancel := context.WithCancel(t.Context())
 		var reading sync.WaitGroup
 		for range 10 {
@@ -155,8 +107,7 @@ func TestReads_LeaveConnections(t *testing.T) {
 // subscription reads smaller ranges.
 func TestSubscription_RareMatches(t *testing.T) {
 	t.Parallel()
-	db := setup(t)
-	s := open(t, db.Pool, eventstore.Config{})
+	db, s := opened(t)
 	mustAppend(t, s, event("A", "x", "y"))
 	mustExec(t, db.Pool, `SELECT setval('tidewire.events_1_position_seq', 3000000)`)
 	want := mustAppend(t, s, event("A", "x", "y"))[0]
@@ -180,62 +131,5 @@ END $$`)
 		if err != nil || len(events) != 1 || events[0].Position != position {
 			t.Fatalf("%v, %v, want the event at %d", events, err, position)
 		}
-	}
-}
-
-// TestAppendIfTx_WantEvents reads them in the transaction: there is no other
-// connection, and it has stored some of them itself.
-func TestAppendIfTx_WantEvents(t *testing.T) {
-	t.Parallel()
-	db := setup(t)
-	open(t, db.Pool, eventstore.Config{})
-	pool := smallPool(t, db.URL, 1)
-	s, err := lookupStore(t.Context(), pool, "", eventstore.Config{Timeout: 10 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.Close(context.Background()) })
-	err = pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
-		if _, err := s.AppendTx(t.Context(), tx, event("Own", "x")); err != nil {
-			return err
-		}
-		_, err := s.AppendIfTx(t.Context(), tx, []eventstore.Event{event("B")}, eventstore.Condition{FailIfEventsMatch: eventstore.Tagged("x"), WantEvents: 5})
-		var conflict *eventstore.ConflictError
-		if !errors.As(err, &conflict) || len(conflict.Events) != 1 || conflict.Events[0].Type != "Own" {
-			t.Errorf("%v, want a conflict with the event of its own", err)
-		}
-		_, err = s.AppendTx(t.Context(), tx, event("C"))
-		return err
-	})
-	if err != nil {
-		t.Error(err)
-	}
-}
-
-// TestDecide_WaitsForItsTurn: Decide waits while the only slot is taken.
-func TestDecide_WaitsForItsTurn(t *testing.T) {
-	t.Parallel()
-	s := open(t, setup(t).Pool, eventstore.Config{MaxConcurrentProjections: 1})
-	mustAppend(t, s, event("A"))
-	count := func() *eventstore.Projection[int] {
-		return eventstore.Projector[int]{Apply: func(n int, _ eventstore.Event) int { return n + 1 }}.Projection()
-	}
-	decided := make(chan error, 1)
-	for range s.ProjectStream(t.Context(), count()) {
-		if _, err := s.Project(t.Context(), count()); !errors.Is(err, eventstore.ErrTooManyProjections) {
-			t.Errorf("%v, want ErrTooManyProjections", err)
-		}
-		go func() {
-			_, err := s.Decide(t.Context(), func() ([]eventstore.Event, error) { return []eventstore.Event{event("B")}, nil }, count())
-			decided <- err
-		}()
-		ended, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-		if _, err := s.Decide(ended, nil, count()); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("%v, want its context's error", err)
-		}
-		cancel()
-	}
-	if err := <-decided; err != nil {
-		t.Error(err)
 	}
 }

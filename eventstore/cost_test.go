@@ -13,15 +13,16 @@ import (
 	"github.com/tidewire/tidewire/migrate"
 )
 
-var migrated = pgtest.NewTemplate("migrated", func(ctx context.Context, pool *pgxpool.Pool) error {
+// Migrated are databases with the newest schema.
+var Migrated = pgtest.NewTemplate("migrated", func(ctx context.Context, pool *pgxpool.Pool) error {
 	_, err := migrate.Up(ctx, pool)
 	return err
 })
 
 func prepared(t *testing.T) (pgtest.DB, *Store) {
 	t.Helper()
-	db := migrated.Open(t)
-	s, err := ensureStore(t.Context(), db.Pool, "", Config{})
+	db := Migrated.Open(t)
+	s, err := EnsureStore(t.Context(), db.Pool, "", Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,9 +51,7 @@ func fill(t *testing.T, s *Store, events int) {
 		{`WITH moved AS (SELECT setval('tidewire.events_1_position_seq', $1::bigint) AS head)
 			INSERT INTO tidewire.events_1_batch SELECT head, 1, 1, 1, now() FROM moved`, []any{events}},
 	} {
-		if _, err := s.pool.Exec(t.Context(), q.sql, q.args...); err != nil {
-			t.Fatal(err)
-		}
+		MustExec(t, s.pool, q.sql, q.args...)
 	}
 }
 
@@ -68,13 +67,11 @@ func neverTogether(items int) Condition {
 // TestQueries_Cost: every check and read of many events uses only a few blocks of the indexes, with plans that PostgreSQL has
 // made when the tables were empty, and on a new connection. A check under the lock gives up if it would need many rows.
 func TestQueries_Cost(t *testing.T) {
-	slow(t)
+	Slow(t)
 	t.Parallel()
 	db, s := prepared(t)
 	for _, table := range []string{"events_1", "events_1_tag", "events_1_batch"} {
-		if _, err := db.Pool.Exec(t.Context(), `ALTER TABLE tidewire.`+table+` SET (autovacuum_enabled = false)`); err != nil {
-			t.Fatal(err)
-		}
+		MustExec(t, db.Pool, `ALTER TABLE tidewire.`+table+` SET (autovacuum_enabled = false)`)
 	}
 	connect := func() *pgx.Conn {
 		conn, err := pgx.Connect(t.Context(), db.URL)

@@ -1,7 +1,6 @@
 package eventstore_test
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"testing"
@@ -36,9 +35,7 @@ func TestStore_StrangeDefaults(t *testing.T) {
 	s := open(t, db.Pool, manyStores)
 	holder := holdLock(t, db.URL, "an application", s)
 	for _, sql := range []string{`SET LOCAL idle_in_transaction_session_timeout = 0`, `SET LOCAL statement_timeout = 0`} {
-		if _, err := holder.Exec(t.Context(), sql); err != nil {
-			t.Fatal(err)
-		}
+		mustExec(t, holder, sql)
 	}
 	appended := make(chan error, 1)
 	go func() {
@@ -48,7 +45,7 @@ func TestStore_StrangeDefaults(t *testing.T) {
 	waitForLock(t, db.Pool)
 	testkit.Eventually(t, "the transaction lasts three times as long as a statement may", func() bool {
 		var long bool
-		err := holder.QueryRow(t.Context(), `SELECT clock_timestamp() - xact_start > '1500 ms' FROM pg_stat_activity WHERE pid = pg_backend_pid()`).Scan(&long)
+		err := holder.QueryRow(t.Context(), `SELECT clock_timestamp() - transaction_timestamp() > '1500 ms'`).Scan(&long)
 		return err != nil || long
 	})
 	if _, err := holder.Exec(t.Context(), `COMMIT`); err != nil {
@@ -58,31 +55,6 @@ func TestStore_StrangeDefaults(t *testing.T) {
 		t.Errorf("an append after a long transaction: %v", err)
 	}
 	if _, err := s.AppendAs(t.Context(), eventstore.RequestID{Client: "p"}, event("B")); err != nil {
-		t.Error(err)
-	}
-}
-
-// TestStore_Published appends, forgets and drops while a publication wants every
-// table of the database to have an identity.
-func TestStore_Published(t *testing.T) {
-	t.Parallel()
-	db := setup(t)
-	s := open(t, db.Pool, eventstore.Config{})
-	mustExec(t, db.Pool, `CREATE PUBLICATION everything FOR ALL TABLES`)
-	for n := range 3 {
-		if _, err := s.AppendAs(t.Context(), eventstore.RequestID{Client: "p", Sequence: int64(n)}, event("A", "x")); err != nil {
-			t.Fatal(err)
-		}
-	}
-	mustExec(t, db.Pool, `SELECT tidewire.events_1_forget(0, 1000, 0, 0)`)
-	// Records are rotated after ten minutes.
-	for range 2 {
-		rotate(t, db.Pool)
-	}
-	if _, err := s.AppendAs(t.Context(), eventstore.RequestID{Client: "p"}, event("A", "x")); !errors.Is(err, eventstore.ErrSequenceTooOld) {
-		t.Errorf("a request whose record was given up: %v, want ErrSequenceTooOld", err)
-	}
-	if err := eventstore.Drop(t.Context(), db.Pool, s.Name()); err != nil {
 		t.Error(err)
 	}
 }

@@ -25,8 +25,7 @@ func mustAppendAs(t *testing.T, s *eventstore.Store, p eventstore.RequestID, eve
 
 func TestAppendAs_Once(t *testing.T) {
 	t.Parallel()
-	db := setup(t)
-	s := open(t, db.Pool, eventstore.Config{})
+	db, s := opened(t)
 	p := eventstore.RequestID{Client: `o"d'd\,{ü}`, Sequence: 7}
 	first := mustAppendAs(t, s, p, event("A"), event("B"))
 	if again := mustAppendAs(t, s, p, event("A"), event("B")); !slices.Equal(again, first) {
@@ -114,8 +113,7 @@ func rotate(t *testing.T, pool *pgxpool.Pool) {
 
 func TestAppendAs_TooOld(t *testing.T) {
 	t.Parallel()
-	db := setup(t)
-	s := open(t, db.Pool, eventstore.Config{})
+	db, s := opened(t)
 	p := eventstore.RequestID{Client: "p", Sequence: 5}
 	first := mustAppendAs(t, s, p, event("A", "a"))
 	rotate(t, db.Pool)

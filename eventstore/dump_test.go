@@ -48,9 +48,7 @@ func TestStore_Dumped(t *testing.T) {
 	}
 	appendSome("before")
 	altering := begin(t, db.Pool)
-	if _, err := altering.Exec(t.Context(), `ALTER TABLE public.application ADD m int`); err != nil {
-		t.Fatal(err)
-	}
+	mustExec(t, altering, `ALTER TABLE public.application ADD m int`)
 	dumped := make(chan error, 1)
 	go func() { dumped <- program(t, "pg_dump", "--format=custom", "--file="+file, "--dbname="+db.URL) }()
 	testkit.Eventually(t, "the dump waits for the lock", func() bool {

@@ -10,11 +10,9 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tidewire/tidewire/eventstore"
-	"github.com/tidewire/tidewire/internal/pg"
 	"github.com/tidewire/tidewire/internal/pgtest"
 	"github.com/tidewire/tidewire/internal/testkit"
 )
@@ -55,10 +53,6 @@ func (c *cuttable) Read(b []byte) (int, error) {
 // cutPool is a pool of connections that break at a fraction of their writes.
 func cutPool(t *testing.T, url string, seed uint64, oneOf int) *pgxpool.Pool {
 	t.Helper()
-	cfg, err := pgxpool.ParseConfig(url)
-	if err != nil {
-		t.Fatal(err)
-	}
 	var mu sync.Mutex
 	random := rand.New(rand.NewPCG(seed, 7))
 	cut := func() int {
@@ -66,30 +60,7 @@ func cutPool(t *testing.T, url string, seed uint64, oneOf int) *pgxpool.Pool {
 		defer mu.Unlock()
 		return random.IntN(oneOf)
 	}
-	dial := cfg.ConnConfig.DialFunc
-	cfg.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
-		conn, err := dial(ctx, network, addr)
-		if err != nil {
-			return nil, err
-		}
-		return &cuttable{Conn: conn, cut: cut}, nil
-	}
-	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(pool.Close)
-	return pool
-}
-
-func poolOf(t testing.TB, url string) *pgxpool.Pool {
-	t.Helper()
-	pool, err := pg.Open(t.Context(), pg.PoolConfig{URL: url})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(pool.Close)
-	return pool
+	return eventstore.PoolThrough(t, url, func(c net.Conn) net.Conn { return &cuttable{Conn: c, cut: cut} })
 }
 
 // openThrough is open through a pool whose connections break: it repeats what meets a break.
@@ -105,7 +76,8 @@ func openThrough(t *testing.T, pool *pgxpool.Pool, cfg eventstore.Config) (s *ev
 }
 
 // TestAppendIf_ReplayedOneByOne races two Stores, of which one loses its connections: the stored events are those of all accepted
-// appends, one after the other, in the order in which they were answered.
+// appends, one after the other, in the order in which they were answered. Meanwhile a transaction is open that has written: a check
+// that relied on the oldest running transaction would miss all conflicts.
 func TestAppendIf_ReplayedOneByOne(t *testing.T) {
 	slow(t)
 	t.Parallel()
@@ -114,6 +86,8 @@ func TestAppendIf_ReplayedOneByOne(t *testing.T) {
 			t.Parallel()
 			db := setup(t)
 			open(t, db.Pool, eventstore.Config{})
+			writing := begin(t, db.Pool)
+			mustExec(t, writing, `CREATE TABLE other AS SELECT count(*) FROM tidewire.events_1`)
 			cfg := eventstore.Config{TailEvents: 40}
 			var r racers
 			for _, pool := range []*pgxpool.Pool{poolOf(t, db.URL), cutPool(t, db.URL, seed, 60)} {
@@ -160,8 +134,8 @@ func TestAppendIf_ReplayedAfterKills(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				for _, e := range page {
-					if next >= len(log) || e.Position != log[next].position {
+				for _, e := range page[:min(len(page), len(log)-next)] { // an abandoned append may have been stored since
+					if e.Position != log[next].position {
 						t.Fatalf("the subscription has the event at %d, want number %d of %d", e.Position, next, len(log))
 					}
 					next++
@@ -185,34 +159,5 @@ SELECT (SELECT count(*) FROM tidewire.events_1 e
 	).Scan(&missing, &wrong)
 	if err != nil || missing+wrong > 0 {
 		t.Errorf("%d events are not indexed rightly, %d rows of the index are of none, %v", missing, wrong, err)
-	}
-}
-
-// TestAppendIf_SeesConflictsBehindOpenTransactions holds a transaction open that has
-// written: an implementation that relied on the oldest running transaction would miss all
-// later conflicts.
-func TestAppendIf_SeesConflictsBehindOpenTransactions(t *testing.T) {
-	t.Parallel()
-	db := setup(t)
-	one, two := open(t, db.Pool, eventstore.Config{}), open(t, poolOf(t, db.URL), eventstore.Config{})
-	conn, err := pgx.Connect(t.Context(), db.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close(context.Background())
-	for _, sql := range []string{`CREATE TABLE other (n int)`, `BEGIN ISOLATION LEVEL REPEATABLE READ`, `INSERT INTO other VALUES (1)`} {
-		if _, err := conn.Exec(t.Context(), sql); err != nil {
-			t.Fatal(err)
-		}
-	}
-	unique := eventstore.Condition{FailIfEventsMatch: eventstore.Tagged("name:x")}
-	if _, err := one.AppendIf(t.Context(), []eventstore.Event{event("Taken", "name:x")}, unique); err != nil {
-		t.Fatal(err)
-	}
-	for _, s := range []*eventstore.Store{one, two} {
-		got := attempt(t.Context(), s, op{Conditional: true, Condition: unique}, []eventstore.Event{event("Taken", "name:x")})
-		if got.Conflict != 1 {
-			t.Errorf("%+v, want a conflict at 1", got)
-		}
 	}
 }

@@ -11,8 +11,7 @@ import (
 // on events lost in the first failover is never accepted.
 func TestHistory_BegunByARefused(t *testing.T) {
 	t.Parallel()
-	db := setup(t)
-	s := open(t, db.Pool, eventstore.Config{})
+	db, s := opened(t)
 	var kept, lost int64
 	for range 5 {
 		kept = mustAppend(t, s, event("Kept", "seat:0"))[0]
@@ -20,17 +19,11 @@ func TestHistory_BegunByARefused(t *testing.T) {
 	for range 5 {
 		lost = mustAppend(t, s, event("Lost"))[0]
 	}
-	exec := func(sql string) {
-		t.Helper()
-		if _, err := db.Pool.Exec(t.Context(), sql); err != nil {
-			t.Fatal(err)
-		}
-	}
-	exec(`DELETE FROM tidewire.events_1_tag WHERE position > 5`)
-	exec(`DELETE FROM tidewire.events_1 WHERE position > 5`)
+	mustExec(t, db.Pool, `DELETE FROM tidewire.events_1_tag WHERE position > 5`)
+	mustExec(t, db.Pool, `DELETE FROM tidewire.events_1 WHERE position > 5`)
 	stale := eventstore.Condition{FailIfEventsMatch: eventstore.Tagged("seat:1"), After: lost}
 	for _, what := range []string{"after one failover", "after two"} {
-		exec(`SELECT setval('tidewire.history_seq', (pg_sequence_last_value('tidewire.history_seq') >> 32 << 32) | (tidewire.timeline() + 7))`)
+		mustExec(t, db.Pool, `SELECT setval('tidewire.history_seq', (pg_sequence_last_value('tidewire.history_seq') >> 32 << 32) | (tidewire.timeline() + 7))`)
 		tx := begin(t, db.Pool)
 		_, err := s.AppendIfTx(t.Context(), tx, []eventstore.Event{event("X")}, eventstore.Condition{FailIfEventsMatch: eventstore.Tagged("seat:0")})
 		if !errors.Is(err, eventstore.ErrConflict) {

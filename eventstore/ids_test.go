@@ -1,10 +1,12 @@
 package eventstore_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -58,10 +60,16 @@ func TestAppendIf_RepeatedWithIDs(t *testing.T) {
 	}
 }
 
+// TestAppendIfTx: a transaction's own events count, and are read through it: there is no other connection.
 func TestAppendIfTx(t *testing.T) {
 	t.Parallel()
-	db := setup(t)
-	s := open(t, db.Pool, eventstore.Config{})
+	db, s := opened(t)
+	only := eventstore.PoolOf(t, db.URL, 1)
+	alone, err := lookupStore(t.Context(), only, "", eventstore.Config{Timeout: 10 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { alone.Close(context.Background()) })
 	unique := eventstore.Condition{FailIfEventsMatch: eventstore.Tagged("a:1"), WantEvents: 1}
 	for _, level := range []pgx.TxIsoLevel{pgx.RepeatableRead, pgx.Serializable} {
 		tx, err := db.Pool.BeginTx(soon(t), pgx.TxOptions{IsoLevel: level})
@@ -73,23 +81,24 @@ func TestAppendIfTx(t *testing.T) {
 		}
 		tx.Rollback(soon(t))
 	}
-	err := pgx.BeginFunc(soon(t), db.Pool, func(tx pgx.Tx) error {
-		if _, err := s.AppendIfTx(soon(t), tx, withIDs("tx", event("A", "a:1")), unique); err != nil {
+	var conflict *eventstore.ConflictError
+	err = pgx.BeginFunc(soon(t), only, func(tx pgx.Tx) error {
+		if _, err := alone.AppendIfTx(soon(t), tx, withIDs("tx", event("A", "a:1")), unique); err != nil {
 			return err
 		}
-		if _, err := s.AppendIfTx(soon(t), tx, []eventstore.Event{event("A", "a:1")}, unique); !errors.Is(err, eventstore.ErrConflict) {
+		_, err := alone.AppendIfTx(soon(t), tx, []eventstore.Event{event("B", "a:1")}, unique)
+		if !errors.As(err, &conflict) || len(conflict.Events) != 1 || conflict.Events[0].Type != "A" {
 			t.Errorf("%v, want a conflict with the transaction's own event", err)
 		}
-		if _, err := s.AppendTx(soon(t), tx, withIDs("tx", event("A", "a:1"))...); !errors.Is(err, eventstore.ErrDuplicateID) {
+		if _, err := alone.AppendTx(soon(t), tx, withIDs("tx", event("A", "a:1"))...); !errors.Is(err, eventstore.ErrDuplicateID) {
 			t.Errorf("%v, want ErrDuplicateID", err)
 		}
-		_, err := s.AppendTx(soon(t), tx, event("B"))
+		_, err = alone.AppendTx(soon(t), tx, event("B"))
 		return err
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	var conflict *eventstore.ConflictError
 	_, err = s.AppendIf(soon(t), []eventstore.Event{event("A", "a:1")}, unique)
 	if !errors.As(err, &conflict) || len(everything(t, s)) != 2 || conflict.Position != everything(t, s)[0].Position {
 		t.Errorf("%v, want a conflict with the first of two events", err)

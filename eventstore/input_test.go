@@ -70,7 +70,7 @@ func TestAppend_BadInput(t *testing.T) {
 			t.Errorf("%v, want an InvalidError of %s", err, c.field)
 		}
 	}
-	for _, options := range []eventstore.ReadOptions{{After: -1}, {Before: -1}, {Limit: -1}} {
+	for _, options := range []eventstore.ReadOptions{{After: -1}, {Before: -1}, {Limit: -1}, {MaxBytes: -1}} {
 		if _, err := s.Query(t.Context(), eventstore.Everything(), options); !errors.Is(err, eventstore.ErrInvalid) {
 			t.Errorf("%+v: %v, want ErrInvalid", options, err)
 		}

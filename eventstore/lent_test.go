@@ -5,25 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"github.com/tidewire/tidewire/internal/pg"
 )
-
-func poolOfFew(t *testing.T, url string, conns int32) *pgxpool.Pool {
-	t.Helper()
-	cfg, err := pgxpool.ParseConfig(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cfg.MaxConns = conns
-	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(pool.Close)
-	return pool
-}
 
 // TestWriter_HoldsOnLostConnection: a call waited for another call, which was rejected, so
 // it is checked up to the head of that time. Before its own transaction PostgreSQL fails
@@ -31,12 +14,12 @@ func poolOfFew(t *testing.T, url string, conns int32) *pgxpool.Pool {
 func TestWriter_HoldsOnLostConnection(t *testing.T) {
 	t.Parallel()
 	db, s := prepared(t)
-	other, err := ensureStore(t.Context(), poolOfFew(t, db.URL, 4), "", Config{})
+	other, err := EnsureStore(t.Context(), PoolOf(t, db.URL, 4), "", Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer other.Close(t.Context())
-	third, err := ensureStore(t.Context(), poolOfFew(t, db.URL, 4), "", Config{})
+	third, err := EnsureStore(t.Context(), PoolOf(t, db.URL, 4), "", Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,9 +49,7 @@ func TestWriter_HoldsOnLostConnection(t *testing.T) {
 		`ALTER SEQUENCE tidewire.events_1_position_seq RESTART`, `SELECT setval('tidewire.events_1_position_seq', 1, false)`,
 		`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND application_name = '` + pg.WriterName + `'`,
 	} {
-		if _, err := db.Pool.Exec(t.Context(), sql); err != nil {
-			t.Fatal(err)
-		}
+		MustExec(t, db.Pool, sql)
 	}
 	somebody := pg.NewBorrower(db.Pool)
 	defer somebody.Close()
@@ -114,9 +95,7 @@ func TestWriter_HistoryLostWhileIdle(t *testing.T) {
 		`DELETE FROM tidewire.events_1 WHERE position = 2`, `DELETE FROM tidewire.events_1_tag WHERE position = 2`,
 		`DELETE FROM tidewire.events_1_batch WHERE position = 2`, `SELECT setval('tidewire.events_1_position_seq', 1)`,
 	} {
-		if _, err := db.Pool.Exec(t.Context(), sql); err != nil {
-			t.Fatal(err)
-		}
+		MustExec(t, db.Pool, sql)
 	}
 	w.used = time.Now().Add(-trusted)
 	if got := write(Event{Type: "B"}, unless); got.err != nil {

@@ -34,12 +34,8 @@ func holdLock(t *testing.T, url, name string, s *eventstore.Store) *pgx.Conn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close(context.Background()) })
-	if _, err := conn.Exec(t.Context(), `BEGIN`); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := conn.Exec(t.Context(), `SELECT pg_advisory_xact_lock(1953064037, 1073741824 + $1)`, s.ID()); err != nil {
-		t.Fatal(err)
-	}
+	mustExec(t, conn, `BEGIN`)
+	mustExec(t, conn, `SELECT pg_advisory_xact_lock(1953064037, 1073741824 + $1)`, s.ID())
 	return conn
 }
 
@@ -177,39 +173,6 @@ func TestClose_AnswersWhatWasAccepted(t *testing.T) {
 	}
 }
 
-// TestAppend_CallersGiveUp: half of the callers leave before their answer. The others are
-// not affected, and an append without an answer is stored completely or not at all.
-func TestAppend_CallersGiveUp(t *testing.T) {
-	t.Parallel()
-	s := open(t, setup(t).Pool, eventstore.Config{})
-	var appending sync.WaitGroup
-	for c := range 10 {
-		appending.Go(func() {
-			for n := range 30 {
-				ctx, cancel := context.WithCancel(t.Context())
-				events := []eventstore.Event{event("A", fmt.Sprint(c, " ", n)), event("B", fmt.Sprint(c, " ", n))}
-				if c%2 == 0 {
-					go cancel()
-				}
-				if _, err := s.Append(ctx, events...); err != nil && !errors.Is(err, context.Canceled) {
-					t.Error(err)
-				}
-				events[0].Tags[0], events[1].Tags[0] = "changed", "changed" // they are the caller's again
-				cancel()
-			}
-		})
-	}
-	appending.Wait()
-	mustAppend(t, s, event("Last"))
-	all := everything(t, s)
-	for i := 0; i+1 < len(all); i += 2 {
-		a, b := all[i], all[i+1]
-		if a.Type != "A" || b.Type != "B" || a.Tags[0] == "changed" || a.Tags[0] != b.Tags[0] || b.Position != a.Position+1 {
-			t.Fatalf("%+v and %+v are not one append", a, b)
-		}
-	}
-}
-
 // TestQueryStream_LargeEvents reads in pages that are limited by their bytes.
 func TestQueryStream_LargeEvents(t *testing.T) {
 	slow(t)
@@ -256,16 +219,20 @@ func TestQuery_Allocations(t *testing.T) {
 	}
 }
 
-// TestDrop waits for a reader, ends what is open, and leaves nothing.
+// TestDrop waits for a reader, ends what is open, and leaves nothing. Subscriptions and Watch end too, although another store gets
+// the name.
 func TestDrop(t *testing.T) {
 	t.Parallel()
 	db := setup(t)
-	s := open(t, db.Pool, eventstore.Config{})
-	mustAppend(t, s, event("A"))
+	s := open(t, db.Pool, eventstore.Config{Poll: 10 * time.Millisecond})
+	sub := follow(t, s, eventstore.Everything(), mustAppend(t, s, event("A"))[0])
+	ended := make(chan error, 2)
+	go func() { ended <- nextError(t, sub) }()
+	go func() {
+		ended <- s.Watch(t.Context(), eventstore.Condition{FailIfEventsMatch: eventstore.Typed("none")})
+	}()
 	reader := begin(t, db.Pool)
-	if _, err := reader.Exec(t.Context(), fmt.Sprintf(`SELECT FROM tidewire.events_%d`, s.ID())); err != nil {
-		t.Fatal(err)
-	}
+	mustExec(t, reader, fmt.Sprintf(`SELECT FROM tidewire.events_%d`, s.ID()))
 	dropped := make(chan error, 1)
 	go func() { dropped <- eventstore.Drop(t.Context(), db.Pool, s.Name()) }()
 	mustAppend(t, s, event("B")) // nobody waits after the drop
@@ -291,5 +258,10 @@ func TestDrop(t *testing.T) {
 	}
 	if again := open(t, db.Pool, eventstore.Config{}); again.ID() == s.ID() {
 		t.Error("the id was used again")
+	}
+	for range 2 {
+		if err := <-ended; !errors.Is(err, eventstore.ErrNotFound) {
+			t.Errorf("a subscription or Watch: %v, want ErrNotFound", err)
+		}
 	}
 }

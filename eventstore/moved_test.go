@@ -11,8 +11,7 @@ import (
 // and does not return the remaining events.
 func TestQuery_MissingEvents(t *testing.T) {
 	t.Parallel()
-	db := setup(t)
-	s := open(t, db.Pool, eventstore.Config{})
+	db, s := opened(t)
 	mustAppend(t, s, event("A", "x"), event("B", "x"), event("A", "y"))
 	mustExec(t, db.Pool, `DELETE FROM tidewire.events_1 WHERE position = 1`)
 	for range 2 {
@@ -38,9 +37,7 @@ func TestAppendIf_OtherHistory(t *testing.T) {
 		`DELETE FROM tidewire.events_1`, `DELETE FROM tidewire.events_1_tag`, `DELETE FROM tidewire.events_1_batch`,
 		`ALTER SEQUENCE tidewire.events_1_position_seq RESTART`, `SELECT setval('tidewire.events_1_position_seq', 1, false)`,
 	} {
-		if _, err := db.Pool.Exec(t.Context(), sql); err != nil {
-			t.Fatal(err)
-		}
+		mustExec(t, db.Pool, sql)
 	}
 	mustAppend(t, other, event("B", "b:1")) // at the same position
 	_, err := s.AppendIf(t.Context(), []eventstore.Event{event("B", "b:1")}, eventstore.Condition{FailIfEventsMatch: eventstore.Tagged("b:1")})

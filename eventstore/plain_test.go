@@ -148,7 +148,7 @@ func (p *plain) checkCondition(s *Store) {
 // and each event comes back as it was. That is so too for old events, which were stored without the packed form for readers, and when
 // an administrator or pg_restore has moved the events, so that rows of tags name wrong places.
 func TestQuery_AsPlainGo(t *testing.T) {
-	slow(t)
+	Slow(t)
 	t.Parallel()
 	for seed := range pgtest.Seeds() {
 		db, s := prepared(t)
@@ -163,9 +163,7 @@ func TestQuery_AsPlainGo(t *testing.T) {
 			p.stored(at, err, events...)
 		}
 		for _, sql := range []string{``, `UPDATE tidewire.events_1 SET packed = NULL WHERE position % 3 > 0`, `CLUSTER tidewire.events_1 USING events_1_type_idx`} {
-			if _, err := db.Pool.Exec(t.Context(), sql); err != nil {
-				t.Fatal(err)
-			}
+			MustExec(t, db.Pool, sql)
 			for range 25 {
 				p.check(s)
 				p.checkCondition(s)

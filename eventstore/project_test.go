@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/tidewire/tidewire/eventstore"
 )
@@ -46,36 +47,49 @@ func TestProject_SeveralInOnePass(t *testing.T) {
 	}
 }
 
+// TestProject_TooMany: a projection without a slot is refused, and Decide waits for one.
 func TestProject_TooMany(t *testing.T) {
 	t.Parallel()
 	s := open(t, setup(t).Pool, eventstore.Config{MaxConcurrentProjections: 2})
 	mustAppend(t, s, event("A"), event("A"))
+	count := counter(eventstore.Everything())
+	decided := make(chan error, 3)
 	for range 3 { // however the loops end, their slots are free again
-		for _, err := range s.ProjectStream(t.Context(), counter(eventstore.Everything()).Projection()) {
+		for _, err := range s.ProjectStream(t.Context(), count.Projection()) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, err := range s.ProjectStream(t.Context(), counter(eventstore.Everything()).Projection()) {
+			for _, err := range s.ProjectStream(t.Context(), count.Projection()) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				for _, err := range s.ProjectStream(t.Context(), counter(eventstore.Everything()).Projection()) {
-					if !errors.Is(err, eventstore.ErrTooManyProjections) {
-						t.Errorf("%v, want ErrTooManyProjections", err)
-					}
+				if _, err := s.Project(t.Context(), count.Projection()); !errors.Is(err, eventstore.ErrTooManyProjections) {
+					t.Errorf("%v, want ErrTooManyProjections", err)
 				}
+				go func() {
+					_, err := s.Decide(t.Context(), func() ([]eventstore.Event, error) { return []eventstore.Event{event("B")}, nil }, count.Projection())
+					decided <- err
+				}()
+				ended, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+				if _, err := s.Decide(ended, nil, count.Projection()); !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("%v, want its context's error", err)
+				}
+				cancel()
 				break
 			}
 			break
 		}
+		if err := <-decided; err != nil {
+			t.Error(err)
+		}
 	}
 	func() {
 		defer func() { recover() }()
-		panicking := counter(eventstore.Everything())
+		panicking := count
 		panicking.Apply = func(int, eventstore.Event) int { panic("in a projector") }
 		s.Project(t.Context(), panicking.Projection())
 	}()
-	if st := s.Stats(); st.ProjectionsRunning != 0 || st.ProjectionsBegun != 7 || st.ProjectionsRefused != 3 {
+	if st := s.Stats(); st.ProjectionsRunning != 0 || st.ProjectionsBegun != 10 || st.ProjectionsRefused != 3 {
 		t.Errorf("%+v", st)
 	}
 }

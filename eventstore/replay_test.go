@@ -125,8 +125,17 @@ func (r *racers) race(ctx context.Context, name string, seed uint64, callers, ca
 				before := r.answered.Load()
 				if hasty {
 					patience, end := context.WithTimeout(ctx, time.Duration(random.IntN(3000))*time.Microsecond)
-					attempt(patience, there, o, events)
+					given := slices.Clone(events)
+					for i := range given {
+						given[i].Tags = slices.Clone(given[i].Tags)
+					}
+					attempt(patience, there, o, given)
 					end()
+					for _, e := range given { // they are the caller's again, whether it was answered or not
+						for i := range e.Tags {
+							e.Tags[i] = "changed"
+						}
+					}
 				}
 				got := attempt(ctx, here, o, events)
 				if repeatable && random.IntN(3) == 0 {

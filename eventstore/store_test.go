@@ -5,23 +5,34 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tidewire/tidewire/eventstore"
 	"github.com/tidewire/tidewire/internal/pgtest"
-	"github.com/tidewire/tidewire/migrate"
 )
 
-var migrated = pgtest.NewTemplate("migrated", func(ctx context.Context, pool *pgxpool.Pool) error {
-	_, err := migrate.Up(ctx, pool)
-	return err
-})
+var (
+	migrated, ensureStore = eventstore.Migrated, eventstore.EnsureStore
+	slow, begin, mustExec = eventstore.Slow, eventstore.Begin, eventstore.MustExec
+)
+
+// poolOf is a pool as of another process.
+func poolOf(t testing.TB, url string) *pgxpool.Pool {
+	t.Helper()
+	return eventstore.PoolOf(t, url, 0)
+}
 
 // setup returns a migrated database.
 func setup(t testing.TB) pgtest.DB {
 	t.Helper()
 	return migrated.Open(t)
+}
+
+// opened is the default Store of a database of its own.
+func opened(t testing.TB) (pgtest.DB, *eventstore.Store) {
+	t.Helper()
+	db := setup(t)
+	return db, open(t, db.Pool, eventstore.Config{})
 }
 
 // soon returns a context that ends after a minute, so that a test that would wait forever
@@ -85,15 +96,6 @@ func allOf(at eventstore.Appended, err error) (all []int64, _ error) {
 	return all, err
 }
 
-// ensureStore returns the store of a new Client.
-func ensureStore(ctx context.Context, pool *pgxpool.Pool, name string, cfg eventstore.Config) (*eventstore.Store, error) {
-	c, err := eventstore.Open(ctx, pool, cfg)
-	if err != nil {
-		return nil, err
-	}
-	return c.Ensure(ctx, name)
-}
-
 // lookupStore is ensureStore for one that there is.
 func lookupStore(ctx context.Context, pool *pgxpool.Pool, name string, cfg eventstore.Config) (*eventstore.Store, error) {
 	c, err := eventstore.Open(ctx, pool, cfg)
@@ -101,25 +103,6 @@ func lookupStore(ctx context.Context, pool *pgxpool.Pool, name string, cfg event
 		return nil, err
 	}
 	return c.Lookup(ctx, name)
-}
-
-// slow skips a test that takes more than about a second, if that is too long.
-func slow(t *testing.T) {
-	t.Helper()
-	if testing.Short() {
-		t.Skip("it takes more than a second")
-	}
-}
-
-// begin begins a transaction that ends with the test at the latest.
-func begin(t *testing.T, pool *pgxpool.Pool) pgx.Tx {
-	t.Helper()
-	tx, err := pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { tx.Rollback(context.Background()) })
-	return tx
 }
 
 // follow is a subscription that is closed with the test.

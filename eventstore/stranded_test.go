@@ -80,25 +80,7 @@ func (c *strandable) Close() error {
 
 func (s *stranding) pool(t *testing.T, db pgtest.DB) *pgxpool.Pool {
 	t.Helper()
-	cfg, err := pgxpool.ParseConfig(db.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cfg.MaxConns = 2
-	dial := cfg.ConnConfig.DialFunc
-	cfg.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
-		conn, err := dial(ctx, network, addr)
-		if err != nil {
-			return nil, err
-		}
-		return &strandable{Conn: conn, on: s}, nil
-	}
-	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(pool.Close)
-	return pool
+	return PoolThrough(t, db.URL+"&pool_max_conns=2", func(c net.Conn) net.Conn { return &strandable{Conn: c, on: s} })
 }
 
 // TestWriter_StrandedAttempt: an attempt that got no answer arrives when the batch marks of
@@ -107,7 +89,7 @@ func TestWriter_StrandedAttempt(t *testing.T) {
 	t.Parallel()
 	db, plain := prepared(t)
 	network := &stranding{held: make(chan strandedAttempt, 1)}
-	s, err := ensureStore(t.Context(), network.pool(t, db), "", Config{})
+	s, err := EnsureStore(t.Context(), network.pool(t, db), "", Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,7 +144,7 @@ func TestAppend_OutcomeUnknown(t *testing.T) {
 	}
 	defer letIn(true)
 	network := &stranding{held: make(chan strandedAttempt, 1)}
-	s, err := ensureStore(t.Context(), network.pool(t, db), "", Config{NoListen: true})
+	s, err := EnsureStore(t.Context(), network.pool(t, db), "", Config{NoListen: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,7 @@ import (
 )
 
 // TestSubscribe_NoGapNoDuplicate: two Stores append. Subscribers of one of them, and of a
-// third Store that gets only NOTIFY or only polls, receive all events.
+// third Store that gets only NOTIFY or only polls, receive all events, and never more at a time than they ask for.
 func TestSubscribe_NoGapNoDuplicate(t *testing.T) {
 	t.Parallel()
 	db := setup(t)
@@ -30,9 +30,10 @@ func TestSubscribe_NoGapNoDuplicate(t *testing.T) {
 		subs[i] = follow(t, s, eventstore.Typed("Wanted"), 0)
 		following.Go(func() {
 			for len(got[i]) < 2+2*calls {
-				events, err := subs[i].Next(t.Context())
-				if err != nil {
-					t.Error(err)
+				most := []int{1000, 1, 3}[i]
+				events, err := subs[i].NextUpTo(t.Context(), most)
+				if err != nil || len(events) == 0 || len(events) > most {
+					t.Errorf("%d events, want at most %d: %v", len(events), most, err)
 					return
 				}
 				for _, e := range events {
@@ -112,47 +113,30 @@ func TestSubscribe_Loop(t *testing.T) {
 		}
 		break // leaves nothing that waits
 	}
+	sub := follow(t, s, eventstore.Everything(), want[len(want)-1])
+	if _, err := sub.Next(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v, want Canceled", err)
+	}
+	ended := make(chan error, 2)
+	go func() { _, err := sub.Next(t.Context()); ended <- err }()
+	go func() {
+		ended <- s.Watch(t.Context(), eventstore.Condition{FailIfEventsMatch: eventstore.Typed("none")})
+	}()
 	if err := s.Close(t.Context()); err != nil {
 		t.Error(err)
+	}
+	sub.Close()
+	sub.Close()
+	_, followed := s.Follow(eventstore.Everything(), 0)
+	for _, err := range []error{<-ended, <-ended, followed} {
+		if !errors.Is(err, eventstore.ErrClosed) {
+			t.Errorf("%v, want ErrClosed", err)
+		}
 	}
 	for _, err := range s.Subscribe(t.Context(), eventstore.Everything(), eventstore.Start{}) {
 		if !errors.Is(err, eventstore.ErrClosed) {
 			t.Errorf("%v, want ErrClosed", err)
 		}
-	}
-}
-
-func TestSubscription_Ends(t *testing.T) {
-	t.Parallel()
-	s := open(t, setup(t).Pool, eventstore.Config{})
-	sub := follow(t, s, eventstore.Everything(), 0)
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := sub.Next(ctx); !errors.Is(err, context.Canceled) {
-		t.Errorf("%v, want Canceled", err)
-	}
-	var waiting sync.WaitGroup
-	waiting.Go(func() {
-		if _, err := sub.Next(t.Context()); !errors.Is(err, eventstore.ErrClosed) {
-			t.Errorf("%v, want ErrClosed", err)
-		}
-	})
-	waiting.Go(func() {
-		if err := s.Watch(t.Context(), eventstore.Condition{}); !errors.Is(err, eventstore.ErrClosed) {
-			t.Errorf("%v, want ErrClosed", err)
-		}
-	})
-	if err := s.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
-	waiting.Wait()
-	sub.Close()
-	sub.Close()
-	if _, err := s.Follow(eventstore.Everything(), 0); !errors.Is(err, eventstore.ErrClosed) {
-		t.Errorf("%v, want ErrClosed", err)
-	}
-	if _, err := s.Append(t.Context(), event("A")); !errors.Is(err, eventstore.ErrClosed) {
-		t.Errorf("%v, want ErrClosed", err)
 	}
 }
 
@@ -181,68 +165,6 @@ func TestWatch_TellsOfStaleDecisions(t *testing.T) {
 	var conflict *eventstore.ConflictError
 	if err := <-told; !errors.As(err, &conflict) || conflict.Position != want[0] || len(conflict.Events) != 1 {
 		t.Errorf("%v, want a conflict at %d", err, want[0])
-	}
-}
-
-// TestNextUpTo_NeverMore: it returns at most the requested number of events, and skips none.
-func TestNextUpTo_NeverMore(t *testing.T) {
-	t.Parallel()
-	db := setup(t)
-	s := open(t, db.Pool, eventstore.Config{})
-	for range 20 {
-		mustAppend(t, s, event("Wanted"), event("Other"))
-	}
-	for _, most := range []int{1, 3, 100} {
-		sub := follow(t, s, eventstore.Typed("Wanted"), 0)
-		for n := 0; n < 20; {
-			page, err := sub.NextUpTo(t.Context(), most)
-			if err != nil || len(page) == 0 || len(page) > most {
-				t.Fatalf("up to %d: %d events, %v", most, len(page), err)
-			}
-			for _, e := range page {
-				if n++; e.Position != int64(2*n-1) {
-					t.Fatalf("up to %d: event %d has position %d", most, n, e.Position)
-				}
-			}
-		}
-		sub.Close()
-	}
-}
-
-// TestFollow_DroppedStore: subscriptions and Watch end when the store is dropped, also if another one has its name by then.
-func TestFollow_DroppedStore(t *testing.T) {
-	t.Parallel()
-	for _, again := range []bool{false, true} {
-		db := setup(t)
-		s := open(t, db.Pool, eventstore.Config{Poll: 10 * time.Millisecond})
-		mustAppend(t, s, event("A"))
-		sub := follow(t, s, eventstore.Everything(), 0)
-		if _, err := sub.Next(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		var waiting sync.WaitGroup
-		waiting.Go(func() {
-			if _, err := sub.Next(t.Context()); !errors.Is(err, eventstore.ErrNotFound) {
-				t.Errorf("Next: %v, want ErrNotFound", err)
-			}
-		})
-		waiting.Go(func() {
-			err := s.Watch(t.Context(), eventstore.Condition{FailIfEventsMatch: eventstore.Typed("B")})
-			if !errors.Is(err, eventstore.ErrNotFound) {
-				t.Errorf("Watch: %v, want ErrNotFound", err)
-			}
-		})
-		if err := eventstore.Drop(t.Context(), db.Pool, s.Name()); err != nil {
-			t.Fatal(err)
-		}
-		if again {
-			other, err := ensureStore(t.Context(), db.Pool, s.Name(), eventstore.Config{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer other.Close(context.Background())
-		}
-		waiting.Wait()
 	}
 }
 

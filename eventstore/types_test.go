@@ -40,11 +40,6 @@ func TestStore_Types(t *testing.T) {
 			t.Errorf("prefix %q after %q, %d: %q, %v, want %q", c.prefix, c.after, c.limit, got, err, c.want)
 		}
 	}
-}
-
-func TestStore_TypesRefuses(t *testing.T) {
-	t.Parallel()
-	s := open(t, setup(t).Pool, eventstore.Config{})
 	for _, c := range []struct {
 		prefix, after string
 		limit         int
@@ -54,11 +49,6 @@ func TestStore_TypesRefuses(t *testing.T) {
 		if _, err := s.Types(t.Context(), c.prefix, c.after, c.limit); !errors.As(err, &invalid) || invalid.Field != c.field {
 			t.Errorf("%+v: %v, want that %s is invalid", c, err, c.field)
 		}
-	}
-	ended, end := context.WithCancel(t.Context())
-	end()
-	if _, err := s.Types(ended, "", "", 1); !errors.Is(err, context.Canceled) {
-		t.Error(err)
 	}
 }
 

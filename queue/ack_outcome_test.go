@@ -39,9 +39,7 @@ func inDoubt(t *testing.T, wrote, rotated, last bool) {
 	r := request{own: 1, seen: n.state.seen, validUntil: &until, entries: b.entries(1)}
 	if last {
 		n.deferred[3] = struct{}{}
-		if _, err := q.pool.Exec(t.Context(), `INSERT INTO tidewire.queue_side VALUES ($1, 3, now(), 1, 1, false, '')`, q.members[0].id); err != nil {
-			t.Fatal(err)
-		}
+		MustExec(t, q.pool, `INSERT INTO tidewire.queue_side VALUES ($1, 3, now(), 1, 1, false, '')`, q.members[0].id)
 		n.mu.Lock()
 		n.renewAt, n.finishing = time.Now().Add(time.Hour), true
 		r, _ = n.plan(b, time.Now(), false)

@@ -68,9 +68,7 @@ func TestBackup_BesideRotations(t *testing.T) {
 	work(numbered(30)...)
 
 	ddl := begin(t, db.Pool)
-	if _, err := ddl.Exec(t.Context(), `ALTER TABLE application ADD COLUMN name text`); err != nil {
-		t.Fatal(err)
-	}
+	mustExec(t, ddl, `ALTER TABLE application ADD COLUMN name text`)
 	file := filepath.Join(t.TempDir(), "dump")
 	var dumping sync.WaitGroup
 	dumping.Go(func() { run(t, "pg_dump", "--format=custom", "--file="+file, "--dbname="+db.URL) })

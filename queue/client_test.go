@@ -9,7 +9,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tidewire/tidewire/internal/pgtest"
-	"github.com/tidewire/tidewire/internal/testkit"
 	"github.com/tidewire/tidewire/migrate"
 	"github.com/tidewire/tidewire/queue"
 	"github.com/tidewire/tidewire/stream"
@@ -112,32 +111,6 @@ func TestClient_Close(t *testing.T) {
 		return nil
 	}); err != nil {
 		t.Error(err)
-	}
-}
-
-// TestClient_CloseGivesUp: a Close whose ctx ends first leaves no caller waiting.
-func TestClient_CloseGivesUp(t *testing.T) {
-	t.Parallel()
-	db := migrated.Open(t)
-	c := client(t, db.Pool, queue.Config{})
-	q := ensureIn(t, c, "jobs", queue.Options{})
-	tx := begin(t, db.Pool)
-	if _, err := tx.Exec(t.Context(), `SELECT pg_advisory_xact_lock(1953064037, $1)`, q.Stream().ID()); err != nil {
-		t.Fatal(err)
-	}
-	enqueued := make(chan error, 1)
-	go func() {
-		_, err := q.Enqueue(t.Context(), queue.Message{})
-		enqueued <- err
-	}()
-	testkit.Eventually(t, "the message waits for the lock", func() bool { return waitForLocks(t, db.Pool) > 0 })
-	over, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := c.Close(over); !errors.Is(err, queue.ErrOutcomeUnknown) {
-		t.Errorf("Close: %v, want ErrOutcomeUnknown", err)
-	}
-	if err := <-enqueued; !errors.Is(err, queue.ErrOutcomeUnknown) {
-		t.Errorf("Enqueue: %v, want ErrOutcomeUnknown", err)
 	}
 }
 

@@ -3,7 +3,6 @@ package queue
 import (
 	"context"
 	"errors"
-	"math"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -47,19 +46,6 @@ func TestReceive_PassesOnTheWake(t *testing.T) {
 			t.Errorf("the second: %v", err)
 		}
 	})
-}
-
-// TestConsume_UnlimitedCredits: Consumers with unlimited credits still ask for
-// messages when there are several.
-func TestConsume_UnlimitedCredits(t *testing.T) {
-	t.Parallel()
-	n := NewNode(newQueue(nil, "jobs", newShard(nil, &stream.Stream{}, 0)), NodeConfig{})
-	for range 3 {
-		n.Consume(ConsumerOptions{Credits: math.MaxInt})
-		if credits := n.parts[0].demand(time.Now()); credits <= 0 {
-			t.Errorf("%d Consumers ask for %d messages", len(n.consumers), credits)
-		}
-	}
 }
 
 // TestPace: a Consumer that settles fast may take maxPace messages, one that is slow takes no more than its

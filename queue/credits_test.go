@@ -3,6 +3,7 @@ package queue_test
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"testing"
 	"time"
@@ -34,6 +35,9 @@ func TestConsumer_Credits(t *testing.T) {
 	_, far := elsewhere(t, db.URL, q.Name())
 	n2, _ := start(t, far, queue.NodeConfig{})
 	c := n2.Consume(queue.ConsumerOptions{})
+	if _, err := c.ReceiveUpTo(t.Context(), 0); !errors.Is(err, queue.ErrInvalid) {
+		t.Errorf("up to nothing: %v, want ErrInvalid", err)
+	}
 	a.Close()
 	if _, err := a.Receive(t.Context()); !errors.Is(err, queue.ErrClosed) {
 		t.Errorf("closed consumer: %v, want ErrClosed", err)
@@ -125,14 +129,14 @@ func TestClose_HandsBackInOrder(t *testing.T) {
 	}
 }
 
-// TestConsume_IdleOnesShare: of Consumers that all wait, the one that was served least recently gets the next message.
+// TestConsume_IdleOnesShare: of Consumers with unlimited credits that all wait, the one that was served least recently gets the next message.
 func TestConsume_IdleOnesShare(t *testing.T) {
 	t.Parallel()
 	q := setupShared(t, queue.Options{})
 	n, _ := start(t, q, queue.NodeConfig{})
 	served := make(chan int)
 	for i := range 5 {
-		c := n.Consume(queue.ConsumerOptions{Credits: 3})
+		c := n.Consume(queue.ConsumerOptions{Credits: math.MaxInt})
 		go func() {
 			for {
 				ds, err := c.Receive(t.Context())

@@ -15,14 +15,14 @@ import (
 const never = time.Hour
 
 // serveQueue runs a Node until it fails, or the test ends.
-func serveQueue(t *testing.T, q *queue.Queue, cfg queue.NodeConfig) (n *queue.Node, ended <-chan error) {
+func serveQueue(t *testing.T, q *queue.Queue, cfg queue.NodeConfig) (n *queue.Node, stop func(), ended <-chan error) {
 	t.Helper()
 	n = queue.NewNode(q, quick(cfg))
 	ctx, cancel := context.WithCancel(context.Background())
 	errs, done := make(chan error, 1), make(chan struct{})
 	go func() { errs <- n.Run(ctx); close(done) }()
 	t.Cleanup(func() { cancel(); <-done })
-	return n, errs
+	return n, cancel, errs
 }
 
 func wantDropped(t *testing.T, ended <-chan error, c *queue.Consumer) {
@@ -54,7 +54,7 @@ func TestNode_DroppedElsewhere(t *testing.T) {
 	eachKind(t, queue.Options{}, func(t *testing.T, db pgtest.DB, q *queue.Queue) {
 		_, far := elsewhere(t, db.URL, q.Name())
 		reads := queue.CountWrites(far)
-		idle, idleEnded := serveQueue(t, far, queue.NodeConfig{})
+		idle, _, idleEnded := serveQueue(t, far, queue.NodeConfig{})
 		testkit.Eventually(t, "it has read the journals", func() bool { return reads.Load() >= int64(len(far.Streams())) })
 		sharing := make(chan struct{})
 		none := func(ctx context.Context, _ string, _ int, _ func(context.Context, int, <-chan struct{})) error {
@@ -62,7 +62,7 @@ func TestNode_DroppedElsewhere(t *testing.T) {
 			<-ctx.Done()
 			return nil
 		}
-		n, ended := serveQueue(t, q, queue.NodeConfig{Assign: none})
+		n, _, ended := serveQueue(t, q, queue.NodeConfig{Assign: none})
 		c := n.Consume(queue.ConsumerOptions{})
 		if q.Options().Partitions > 0 {
 			<-sharing
@@ -76,22 +76,38 @@ func TestNode_DroppedElsewhere(t *testing.T) {
 	})
 }
 
-// TestNode_Dropped: a Node that is told of the drop tells its Consumers. Deliveries are void,
-// whether they are acknowledged before or after.
+// TestNode_Dropped: a Node that is told of the drop, finds out by itself, or stops, ends its Consumers. Deliveries are void, whether
+// they are acknowledged before or after.
 func TestNode_Dropped(t *testing.T) {
 	t.Parallel()
-	for _, told := range []bool{true, false} {
-		db, q := setup(t, queue.Options{})
-		n, ended := serveQueue(t, q, queue.NodeConfig{PollJournal: never, Poll: never})
+	for _, how := range []string{"told", "acks", "stops"} {
+		var opts queue.Options
+		if how == "stops" {
+			opts.Partitions = 3
+		}
+		db, q := setup(t, opts)
+		n, stop, ended := serveQueue(t, q, queue.NodeConfig{PollJournal: never, Poll: never})
 		c := n.Consume(queue.ConsumerOptions{})
 		mustEnqueue(t, n, keyed("", "a"), keyed("", "b"))
 		ds := receive(t, c, 2)
+		if how == "stops" { // with something to write
+			if err := ds[0].AckLater(); err != nil {
+				t.Error(err)
+			}
+		}
 		mustDrop(t, db, q)
-		if told {
+		switch how {
+		case "told":
 			n.Dropped()
 			n.Dropped()
-		} else if err := ds[0].Ack(t.Context()); !errors.Is(err, queue.ErrLeaseLost) && !errors.Is(err, queue.ErrOutcomeUnknown) {
-			t.Errorf("Ack: %v, want ErrLeaseLost, or ErrOutcomeUnknown from a Node that has just found out", err)
+		case "acks":
+			if err := ds[0].Ack(t.Context()); !errors.Is(err, queue.ErrLeaseLost) && !errors.Is(err, queue.ErrOutcomeUnknown) {
+				t.Errorf("Ack: %v, want ErrLeaseLost, or ErrOutcomeUnknown from a Node that has just found out", err)
+			}
+		default:
+			stop()
+			<-ended // its error is of no interest here
+			continue
 		}
 		wantDropped(t, ended, c)
 		if err := ds[1].Ack(t.Context()); !errors.Is(err, queue.ErrLeaseLost) {
@@ -105,7 +121,7 @@ func TestNode_Dropped(t *testing.T) {
 func TestPartitions_AnotherOfItsName(t *testing.T) {
 	t.Parallel()
 	db, q := setup(t, queue.Options{Partitions: 2})
-	old, ended := serveQueue(t, q, queue.NodeConfig{PollJournal: never, Poll: never, IdleAfter: never})
+	old, _, ended := serveQueue(t, q, queue.NodeConfig{PollJournal: never, Poll: never, IdleAfter: never})
 	before := old.Consume(queue.ConsumerOptions{})
 	mustEnqueue(t, old, keyed("k", "before"))
 	receive(t, before, 1)
@@ -121,30 +137,4 @@ func TestPartitions_AnotherOfItsName(t *testing.T) {
 	}
 	mustAck(t, receive(t, c, 6)...)
 	wantDropped(t, ended, before)
-}
-
-// TestDrop_NodeThatStops: a Node that has partitions of a queue that was dropped stops all the same.
-func TestDrop_NodeThatStops(t *testing.T) {
-	t.Parallel()
-	db, q := setup(t, queue.Options{Partitions: 3})
-	n := queue.NewNode(q, quick(queue.NodeConfig{PollJournal: never, Poll: never, Lease: time.Minute}))
-	ctx, stop := context.WithCancel(t.Context())
-	defer stop()
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		n.Run(ctx) // its error is of no interest here
-	}()
-	c := n.Consume(queue.ConsumerOptions{Credits: 5})
-	mustEnqueue(t, n, keyed("", "x"))
-	for _, d := range receive(t, c, 1) {
-		d.AckLater()
-	}
-	mustDrop(t, db, q)
-	stop()
-	select {
-	case <-ended:
-	case <-time.After(time.Minute):
-		t.Error("the Node does not stop")
-	}
 }

@@ -30,9 +30,7 @@ func user(t *testing.T, db pgtest.DB, name, sql string) pgx.Tx {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { tx.Rollback(context.Background()) })
-	if _, err := tx.Exec(t.Context(), fmt.Sprintf(sql, s.ID()), pgx.QueryExecModeSimpleProtocol); err != nil {
-		t.Fatal(err)
-	}
+	mustExec(t, tx, fmt.Sprintf(sql, s.ID()), pgx.QueryExecModeSimpleProtocol)
 	return tx
 }
 
@@ -121,9 +119,7 @@ func TestFamily_StrictIsolation(t *testing.T) {
 		} {
 			mustExec(t, db.Pool, step.while)
 			tx := begin(t, db.Pool)
-			if _, err := tx.Exec(t.Context(), step.while); err != nil {
-				t.Fatal(err)
-			}
+			mustExec(t, tx, step.while)
 			done := make(chan error, 1)
 			go func() { done <- step.call() }()
 			testkit.Eventually(t, "it waits for the other session", func() bool { return waitForLocks(t, db.Pool) > 0 })

@@ -1,7 +1,6 @@
 package queue_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -191,26 +190,13 @@ func TestQueue_IsOneThing(t *testing.T) {
 	}
 	c := n.Consume(queue.ConsumerOptions{})
 	for _, d := range receive(t, c, 3) {
-		mustNack(t, d, queue.NackOptions{Dead: true, Reason: string(d.Payload)})
-	}
-	letters, err := q.DeadLetters(t.Context(), 0, 10)
-	if err != nil || len(letters) != 3 || letters[1].Position != first || letters[1].Reason != "a" {
-		t.Fatalf("dead: %+v, %v", letters, err)
-	}
-	if rest, err := q.DeadLetters(t.Context(), letters[0].Position, 1); err != nil || len(rest) != 1 || rest[0].Position != first {
-		t.Errorf("dead after the first: %+v, %v", rest, err)
-	}
-	if redriven, err := q.Redrive(t.Context(), first); err != nil || redriven != 1 {
-		t.Errorf("redriven %d, %v", redriven, err)
-	}
-	if ds := receive(t, c, 1); string(ds[0].Payload) != "a" || ds[0].Position != first {
-		t.Errorf("redriven: %q", texts(ds))
+		mustNack(t, d, queue.NackOptions{Dead: true})
 	}
 	c.Close()
 	if err := q.Pause(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if s := statsOf(t, q); !s.Paused || s.Dead != 2 {
+	if s := statsOf(t, q); !s.Paused || s.Dead != 3 {
 		t.Errorf("stats %+v", s)
 	}
 	stop()
@@ -234,9 +220,7 @@ func TestHistory_NothingBetween(t *testing.T) {
 		n, _ := start(t, q, queue.NodeConfig{})
 		enqueue(t, n, numbered(20)...)
 		for range 2 {
-			if _, err := db.Pool.Exec(context.Background(), `SELECT tidewire.begin_history()`); err != nil {
-				t.Fatal(err)
-			}
+			mustExec(t, db.Pool, `SELECT tidewire.begin_history()`)
 		}
 		enqueue(t, n, numbered(5)...)
 		if s := statsOf(t, q); s.Ready != 25 {

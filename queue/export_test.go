@@ -1,9 +1,12 @@
 package queue
 
 import (
+	"context"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // DeliveredAt is when a delivery whose time was not extended was delivered.
@@ -66,4 +69,14 @@ func CountWrites(q *Queue) *atomic.Int64 {
 		m.sent = func() { calls.Add(1) }
 	}
 	return &calls
+}
+
+// MustExec executes a statement, also in a transaction of the test.
+func MustExec(t testing.TB, on interface {
+	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+}, sql string, args ...any) {
+	t.Helper()
+	if _, err := on.Exec(t.Context(), sql, args...); err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
 }

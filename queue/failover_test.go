@@ -98,7 +98,7 @@ func (f *failing) lose() {
 		case 0:
 			mustAck(f.T, d)
 		case 1:
-			mustNack(f.T, d, queue.NackOptions{Delay: time.Second})
+			mustNack(f.T, d, queue.NackOptions{Delay: 200 * time.Millisecond})
 		case 2:
 			mustNack(f.T, d, queue.NackOptions{Dead: true})
 		default:
@@ -129,7 +129,7 @@ func (f *failing) goOn() {
 			got[text] = true
 		}
 		if len(got) == 35 {
-			patience = 1500 * time.Millisecond // longer than the pause of nacked messages
+			patience = 500 * time.Millisecond // longer than the pause of nacked messages
 		}
 	}
 	if s, err := f.q.Stats(f.Context()); err != nil || len(got) != 35 || s.Ready+s.Leased+s.Delayed+s.Dead != 0 {

@@ -352,9 +352,7 @@ func holdSnapshot(t *testing.T, db pgtest.DB) {
 		`BEGIN ISOLATION LEVEL REPEATABLE READ`, `SELECT FROM tidewire.queue`, `SELECT FROM tidewire.queue_side`,
 		`SELECT FROM tidewire.queue_journal`, `SELECT FROM tidewire.shared_message`,
 	} {
-		if _, err := conn.Exec(t.Context(), sql); err != nil {
-			t.Fatal(err)
-		}
+		mustExec(t, conn, sql)
 	}
 }
 

@@ -2,6 +2,7 @@ package queue_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"sync"
@@ -14,15 +15,11 @@ import (
 
 	"github.com/tidewire/tidewire/internal/pgtest"
 	"github.com/tidewire/tidewire/internal/testkit"
-	"github.com/tidewire/tidewire/migrate"
 	"github.com/tidewire/tidewire/queue"
 	"github.com/tidewire/tidewire/stream"
 )
 
-var migrated = pgtest.NewTemplate("migrated", func(ctx context.Context, pool *pgxpool.Pool) error {
-	_, err := migrate.Up(ctx, pool)
-	return err
-})
+var migrated, mustExec = queue.Migrated, queue.MustExec
 
 // setup is a queue in a database of its own.
 func setup(t *testing.T, opts queue.Options) (pgtest.DB, *queue.Queue) {
@@ -150,15 +147,13 @@ func elsewhere(t *testing.T, url, name string) (*pgxpool.Pool, *queue.Queue) {
 // start runs a Node until stop, which may be called more than once.
 func start(t *testing.T, q *queue.Queue, cfg queue.NodeConfig) (n *queue.Node, stop func()) {
 	t.Helper()
-	n = queue.NewNode(q, quick(cfg))
-	ctx, cancel := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	running.Go(func() {
-		if err := n.Run(ctx); err != nil {
+	n, cancel, ended := serveQueue(t, q, cfg)
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-ended; err != nil {
 			t.Errorf("Run: %v", err)
 		}
 	})
-	stop = func() { cancel(); running.Wait() }
 	t.Cleanup(stop)
 	return n, stop
 }
@@ -233,15 +228,15 @@ func numbered(n int) (texts []string) {
 // receive waits for at least n deliveries, and receiveUpTo for exactly that many.
 func receive(t *testing.T, c *queue.Consumer, n int) (ds []*queue.Delivery) {
 	t.Helper()
-	return receiveBy(t, n, func(ctx context.Context, _ int) ([]*queue.Delivery, error) { return c.Receive(ctx) })
+	return receiveBy(t, n, false, func(ctx context.Context, _ int) ([]*queue.Delivery, error) { return c.Receive(ctx) })
 }
 
 func receiveUpTo(t *testing.T, c *queue.Consumer, n int) (ds []*queue.Delivery) {
 	t.Helper()
-	return receiveBy(t, n, c.ReceiveUpTo)
+	return receiveBy(t, n, true, c.ReceiveUpTo)
 }
 
-func receiveBy(t *testing.T, n int, some func(context.Context, int) ([]*queue.Delivery, error)) (ds []*queue.Delivery) {
+func receiveBy(t *testing.T, n int, exactly bool, some func(context.Context, int) ([]*queue.Delivery, error)) (ds []*queue.Delivery) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -249,6 +244,9 @@ func receiveBy(t *testing.T, n int, some func(context.Context, int) ([]*queue.De
 		more, err := some(ctx, n-len(ds))
 		if err != nil {
 			t.Fatalf("%d of %d messages received: %v", len(ds), n, err)
+		}
+		if exactly && len(more) > n-len(ds) {
+			t.Fatalf("%d deliveries, want at most %d", len(more), n-len(ds))
 		}
 		ds = append(ds, more...)
 	}
@@ -262,6 +260,8 @@ func wantNothing(t *testing.T, c *queue.Consumer, during time.Duration) {
 	defer cancel()
 	if ds, err := c.Receive(ctx); err == nil {
 		t.Errorf("got %q at %d, attempt %d; want nothing", ds[0].Payload, ds[0].Position, ds[0].Attempt)
+	} else if !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("%v, want the context's error", err)
 	}
 }
 
@@ -319,13 +319,6 @@ func wantDone(t *testing.T, q *queue.Queue) {
 	})
 	if s.Dead > 0 {
 		t.Errorf("%d dead letters, want none", s.Dead)
-	}
-}
-
-func mustExec(t *testing.T, pool *pgxpool.Pool, sql string, args ...any) {
-	t.Helper()
-	if _, err := pool.Exec(t.Context(), sql, args...); err != nil {
-		t.Fatal(err)
 	}
 }
 

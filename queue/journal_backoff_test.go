@@ -50,11 +50,9 @@ func TestNode_BacksOff(t *testing.T) {
 	slow(t)
 	t.Parallel()
 	db, _ := setup(t, queue.Options{})
-	if _, err := db.Pool.Exec(t.Context(), `
+	mustExec(t, db.Pool, `
 CREATE FUNCTION never() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
-CREATE TRIGGER never BEFORE UPDATE ON tidewire.queue_side FOR EACH ROW WHEN (NEW.token IS NOT NULL) EXECUTE FUNCTION never()`); err != nil {
-		t.Fatal(err)
-	}
+CREATE TRIGGER never BEFORE UPDATE ON tidewire.queue_side FOR EACH ROW WHEN (NEW.token IS NOT NULL) EXECUTE FUNCTION never()`)
 	_, q := elsewhere(t, db.URL, "jobs")
 	writes := queue.CountWrites(q)
 	var log lines

@@ -30,44 +30,6 @@ func TestPlan_PartitionInOrder(t *testing.T) {
 	}
 }
 
-// TestPlan_LargeGap: two Nodes reach a gap as long as after a failover, at the same time. Both get past it, and
-// neither claims that many positions after it.
-func TestPlan_LargeGap(t *testing.T) {
-	t.Parallel()
-	const end = int64(1) << 45
-	q := testQueue(t)
-	var nodes []*shardNode
-	for token := int64(1); token <= 2; token++ {
-		n := NewNode(q, NodeConfig{})
-		n.Consume(ConsumerOptions{Credits: 10})
-		s := &state{}
-		lease(t, q, s, token, 0)
-		p := n.parts[0]
-		p.state, p.token, p.times.busy = *s, token, time.Now()
-		p.deadline, p.renewAt = time.Now().Add(time.Hour), time.Now().Add(time.Hour)
-		p.head, p.empty = end+30, span{1, end}
-		nodes = append(nodes, p)
-	}
-	mustWrite(t, q, &nodes[0].state, request{seen: nodes[0].state.seen}, written)
-	var planned []request
-	for _, p := range nodes {
-		r, due := p.plan(&batch{}, time.Now(), false)
-		if !due {
-			t.Fatal("nothing is planned")
-		}
-		planned = append(planned, r)
-	}
-	mustWrite(t, q, &nodes[0].state, planned[0], written)
-	mustWrite(t, q, &nodes[1].state, planned[1], conflicting)
-	for _, p := range nodes {
-		mustWrite(t, q, &p.state, request{seen: p.state.seen}, written)
-		r, _ := p.plan(&batch{}, time.Now(), false)
-		if p.state.top != end || r.claim < 1 || r.claim > 1000 {
-			t.Errorf("top is %d, want %d; claims %d more", p.state.top, end, r.claim)
-		}
-	}
-}
-
 // TestApplyStatus_KeepsWhatIsDue: the answer to a poll does not know of a message that was
 // deferred after the poll began.
 func TestApplyStatus_KeepsWhatIsDue(t *testing.T) {

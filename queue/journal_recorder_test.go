@@ -108,9 +108,7 @@ func TestNodes_RecordTogether(t *testing.T) {
 	}
 	tx := begin(t, db.Pool)
 	for _, q := range g.queues[:2] {
-		if _, err := tx.Exec(t.Context(), `SELECT pg_advisory_xact_lock(1953064037, $1)`, -q.Stream().ID()); err != nil {
-			t.Fatal(err)
-		}
+		mustExec(t, tx, `SELECT pg_advisory_xact_lock(1953064037, $1)`, -q.Stream().ID())
 	}
 	var held sync.WaitGroup
 	held.Go(func() { g.work(t, 0, 2, 3) })
@@ -131,7 +129,7 @@ func TestNodes_RecordWhileSessionsEnd(t *testing.T) {
 	g := severalQueues(t, tracedPool(t, db.URL, func(*pgx.Conn, ...*pgx.QueuedQuery) {}), 6)
 	var worked atomic.Bool
 	var working sync.WaitGroup
-	working.Go(func() { g.work(t, 0, 6, 15); worked.Store(true) })
+	working.Go(func() { g.work(t, 0, 6, 6); worked.Store(true) })
 	for !worked.Load() {
 		before := count(t, db.Pool, journaled)
 		testkit.Eventually(t, "something is committed", func() bool { return worked.Load() || count(t, db.Pool, journaled) > before })

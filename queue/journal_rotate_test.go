@@ -153,9 +153,7 @@ func TestRotate_LockHeld(t *testing.T) {
 		sql       string
 		rotations int64
 	}{{`BEGIN; SELECT pg_advisory_xact_lock(1953064037, -1000)`, 0}, {`ROLLBACK`, 1}} {
-		if _, err := holder.Exec(t.Context(), step.sql); err != nil {
-			t.Fatal(err)
-		}
+		MustExec(t, holder, step.sql)
 		r.times.rotate = time.Time{}
 		r.rotate(t.Context())
 		if n := r.node.Stats().Rotations; int64(n) != step.rotations {
@@ -171,9 +169,7 @@ func TestLoad_LostJournal(t *testing.T) {
 	t.Parallel()
 	r := newRotor(t, 1)
 	lease(t, r.q, &r.state, 1, 10)
-	if _, err := r.q.pool.Exec(t.Context(), `DELETE FROM tidewire.queue_journal`); err != nil {
-		t.Fatal(err)
-	}
+	MustExec(t, r.q.pool, `DELETE FROM tidewire.queue_journal`)
 	if err := NewNode(r.q, NodeConfig{}).Run(t.Context()); !errors.Is(err, ErrJournalLost) || !strings.Contains(err.Error(), `tidewire.restart_queue('journal'`) {
 		t.Errorf("Run: %v, want ErrJournalLost and what to do", err)
 	}
@@ -184,9 +180,7 @@ func TestLoad_LostJournal(t *testing.T) {
 		t.Errorf("record: %+v, %v; want it left to queue_write", a, err)
 	}
 	restart := `SELECT tidewire.restart_queue('journal', 7)`
-	if _, err := r.q.pool.Exec(t.Context(), restart); err != nil {
-		t.Fatal(err)
-	}
+	MustExec(t, r.q.pool, restart)
 	s, _, err := r.queue.load(t.Context())
 	if err != nil || s.top != 7 || len(s.live) > 0 {
 		t.Errorf("begun anew: %+v, %v; want all up to 7 done", s, err)

@@ -17,7 +17,8 @@ import (
 	"github.com/tidewire/tidewire/migrate"
 )
 
-var migrated = pgtest.NewTemplate("migrated", func(ctx context.Context, pool *pgxpool.Pool) error {
+// Migrated are databases with the newest schema.
+var Migrated = pgtest.NewTemplate("migrated", func(ctx context.Context, pool *pgxpool.Pool) error {
 	_, err := migrate.Up(ctx, pool)
 	return err
 })
@@ -29,7 +30,7 @@ func testQueue(t *testing.T) *Queue {
 
 func testQueueOf(t *testing.T, opts Options) *Queue {
 	t.Helper()
-	db := migrated.Open(t)
+	db := Migrated.Open(t)
 	q, err := Ensure(t.Context(), db.Pool, "journal", opts)
 	if err != nil {
 		t.Fatal(err)
@@ -209,11 +210,9 @@ func TestState_LikeASlowTwin(t *testing.T) {
 
 func TestSpans(t *testing.T) {
 	t.Parallel()
-	for _, spans := range [][]span{nil, {{1, 1}}, {{1, 5}, {7, 7}, {1 << 40, 1 << 41}}} {
-		got, err := decodeSpans(encodeSpans(spans))
-		if err != nil || !slices.Equal(got, spans) {
-			t.Errorf("%v comes back as %v, %v", spans, got, err)
-		}
+	far := []span{{1, 5}, {7, 7}, {1 << 40, 1 << 41}}
+	if got, err := decodeSpans(encodeSpans(far)); err != nil || !slices.Equal(got, far) {
+		t.Errorf("%v comes back as %v, %v", far, got, err)
 	}
 	for _, text := range [][]byte{{1}, {0x80}, {1, 0x80}, {1, 1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1, 0}} {
 		if got, err := decodeSpans(text); !errors.Is(err, errSpans) {
@@ -235,9 +234,7 @@ func TestWrite_IsNamed(t *testing.T) {
 	t.Parallel()
 	q := testQueue(t)
 	watcher := unlimited(t, q)
-	if _, err := q.pool.Exec(t.Context(), `DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET statement_timeout = 100', current_database()); END $$`); err != nil {
-		t.Fatal(err)
-	}
+	MustExec(t, q.pool, `DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET statement_timeout = 100', current_database()); END $$`)
 	q.pool.Reset() // so that connections have the setting
 	s := &state{}
 	lease(t, q, s, 1, 10)
@@ -247,9 +244,7 @@ func TestWrite_IsNamed(t *testing.T) {
 		"queue_write": q.members[0].write, "record": q.members[0].record,
 	} {
 		holder := unlimited(t, q)
-		if _, err := holder.Exec(t.Context(), `BEGIN; SELECT pg_advisory_xact_lock(1953064037, -1000)`); err != nil {
-			t.Fatal(err)
-		}
+		MustExec(t, holder, `BEGIN; SELECT pg_advisory_xact_lock(1953064037, -1000)`)
 		wrote := make(chan error, 1)
 		go func() { _, err := write(t.Context(), q.members[0].byPool(), r); wrote <- err }()
 		testkit.Eventually(t, name+" waits under the writer's name, for three times what the database allows", func() bool {
@@ -258,9 +253,7 @@ func TestWrite_IsNamed(t *testing.T) {
 				WHERE datname = current_database() AND application_name = $1 AND wait_event_type = 'Lock' AND clock_timestamp() - query_start > '300 ms')`, pg.WriterName).Scan(&named)
 			return err != nil || named || len(wrote) > 0
 		})
-		if _, err := holder.Exec(t.Context(), `ROLLBACK`); err != nil {
-			t.Fatal(err)
-		}
+		MustExec(t, holder, `ROLLBACK`)
 		if err := <-wrote; err != nil {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -196,8 +196,6 @@ func TestNode_FrozenLockHolder(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close(context.Background())
-	if _, err := conn.Exec(t.Context(), `BEGIN; SELECT pg_advisory_xact_lock(1953064037, -1000)`); err != nil {
-		t.Fatal(err)
-	}
+	mustExec(t, conn, `BEGIN; SELECT pg_advisory_xact_lock(1953064037, -1000)`)
 	mustAck(t, d)
 }

@@ -2,7 +2,6 @@ package queue_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -69,25 +68,6 @@ func TestNode_SeveralInOrder(t *testing.T) {
 	})
 }
 
-// TestNode_GapsAreDone: positions without a message delay nothing.
-func TestNode_GapsAreDone(t *testing.T) {
-	t.Parallel()
-	db, q := setup(t, queue.Options{})
-	mustExec(t, db.Pool, `SELECT tidewire.own_stream(1000)`)
-	n, _ := start(t, q, queue.NodeConfig{})
-	c := n.Consume(queue.ConsumerOptions{})
-	for range 3 {
-		enqueue(t, n, "x")
-		mustExec(t, db.Pool, `SELECT setval('tidewire.stream_1000_position_seq', nextval('tidewire.stream_1000_position_seq') + 1000)`)
-	}
-	enqueue(t, n, "last")
-	ds := receive(t, c, 4)
-	mustAck(t, ds...)
-	testkit.Eventually(t, "the gaps are done", func() bool {
-		return queue.Floor(t, q) >= ds[3].Position
-	})
-}
-
 // TestNode_ManyEmptyPositions: transactions with old snapshots leave millions of positions without a message, which two nodes
 // claim with a few entries of the journal.
 func TestNode_ManyEmptyPositions(t *testing.T) {
@@ -147,28 +127,4 @@ func jump(t *testing.T, pool *pgxpool.Pool, q *queue.Queue, text string) {
 		t.Error(err)
 	}
 	q.Notify()
-}
-
-// TestReceiveUpTo: it returns no more than it is asked for, and ends with its context.
-func TestReceiveUpTo(t *testing.T) {
-	t.Parallel()
-	q := setupShared(t, queue.Options{})
-	n, _ := start(t, q, queue.NodeConfig{})
-	enqueue(t, n, numbered(5)...)
-	c := n.Consume(queue.ConsumerOptions{})
-	for got := 0; got < 5; {
-		ds, err := c.ReceiveUpTo(t.Context(), 2)
-		if err != nil || len(ds) > 2 {
-			t.Fatalf("%d deliveries, %v; want at most 2", len(ds), err)
-		}
-		got += len(ds)
-	}
-	if _, err := c.ReceiveUpTo(t.Context(), 0); !errors.Is(err, queue.ErrInvalid) {
-		t.Errorf("up to nothing: %v, want ErrInvalid", err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-	defer cancel()
-	if _, err := c.Receive(ctx); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("Receive: %v, want the context's error", err)
-	}
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tidewire/tidewire/internal/testkit"
 	"github.com/tidewire/tidewire/queue"
 )
 
@@ -138,11 +139,13 @@ func TestWork_StopGivesBack(t *testing.T) {
 	}
 }
 
-// TestClient_CloseBesideAHandler: a Close whose ctx ends does not wait for a handler that hangs, and a further call returns the same
-// error.
-func TestClient_CloseBesideAHandler(t *testing.T) {
+// TestClient_CloseGivesUp: a Close whose ctx ends does not wait for a handler that hangs, and leaves no caller waiting. A further
+// call returns the same error.
+func TestClient_CloseGivesUp(t *testing.T) {
 	t.Parallel()
-	c, q := opened(t, queue.Config{}, queue.Options{})
+	db := migrated.Open(t)
+	c := client(t, db.Pool, queue.Config{})
+	q := ensureIn(t, c, "jobs", queue.Options{})
 	enqueueAll(t, q, "hangs")
 	hangs, release, worked := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	go func() {
@@ -153,12 +156,23 @@ func TestClient_CloseBesideAHandler(t *testing.T) {
 		})
 	}()
 	<-hangs
+	tx := begin(t, db.Pool)
+	mustExec(t, tx, `SELECT pg_advisory_xact_lock(1953064037, $1)`, q.Stream().ID())
+	enqueued := make(chan error, 1)
+	go func() {
+		_, err := q.Enqueue(t.Context(), queue.Message{})
+		enqueued <- err
+	}()
+	testkit.Eventually(t, "the message waits for the lock", func() bool { return waitForLocks(t, db.Pool) > 0 })
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	for n := range 2 {
 		if err := c.Close(ctx); !errors.Is(err, queue.ErrOutcomeUnknown) {
 			t.Errorf("call %d of Close: %v", n+1, err)
 		}
+	}
+	if err := <-enqueued; !errors.Is(err, queue.ErrOutcomeUnknown) {
+		t.Errorf("Enqueue: %v, want ErrOutcomeUnknown", err)
 	}
 	close(release)
 	<-worked // it returns
