@@ -116,21 +116,6 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-func TestAClientTakesAnAddressOfHTTP(t *testing.T) {
-	f, ctx := newFake(t), testContext(t)
-	c, err := Open(f.URL+"/ws", Options{Encoding: JSON})
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := begin(func() (Published, error) { return c.Stream("s").Publish(ctx, nil) })
-	p := f.accept(t)
-	p.answer(p.read("publish"), "ok", frame{"position": 1})
-	if r := <-got; r.err != nil {
-		t.Error(r.err)
-	}
-	c.Close()
-}
-
 // lines is where a logger writes.
 type lines struct {
 	mu   sync.Mutex

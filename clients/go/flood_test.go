@@ -154,26 +154,6 @@ func TestChangesOfPartitionsThatTheProgramDoesNotTakeEndTheConnection(t *testing
 	dropped(t, failures, "partitions")
 }
 
-func TestCreditOfMessagesThatAreDiscardedIsGranted(t *testing.T) {
-	f, ctx := newFake(t), testContext(t)
-	c := f.open(t, Options{})
-	got := begin(func() (*Subscription[[]byte], error) {
-		return c.Stream("s").Subscribe(ctx, Group("g"), Share(), Credits(2))
-	})
-	p := f.accept(t)
-	sent := p.read("subscribe")
-	p.answer(sent, "ok", nil)
-	<-got
-	p.send(fmt.Sprintf(`{"type":"assigned","subscription":%q,"partitions":[1]}`, sent["subscription"]))
-	for i := range 2 {
-		p.send(fmt.Sprintf(`{"type":"message","subscription":%q,"partition":1,"position":%d,"payload":""}`, sent["subscription"], i+1))
-	}
-	p.send(fmt.Sprintf(`{"type":"revoked","subscription":%q,"partitions":[1]}`, sent["subscription"]))
-	if n := p.read("credit").number("n"); n != 2 {
-		t.Errorf("%d credits", n)
-	}
-}
-
 func TestAFrameThatIsTooLargeEndsTheConnection(t *testing.T) {
 	f, ctx := newFake(t), testContext(t)
 	c, failures := hurried(t, f, Options{MaxFrame: 1000})
@@ -287,5 +267,25 @@ func TestARoomWhoseEventsTheProgramDoesNotTakeKeepsFew(t *testing.T) {
 		case *HistoryLost:
 			last = e.Last
 		}
+	}
+}
+
+func TestCreditOfMessagesThatAreDiscardedIsGranted(t *testing.T) {
+	f, ctx := newFake(t), testContext(t)
+	c := f.open(t, Options{})
+	got := begin(func() (*Subscription[[]byte], error) {
+		return c.Stream("s").Subscribe(ctx, Group("g"), Share(), Credits(2))
+	})
+	p := f.accept(t)
+	sent := p.read("subscribe")
+	p.answer(sent, "ok", nil)
+	<-got
+	p.send(fmt.Sprintf(`{"type":"assigned","subscription":%q,"partitions":[1]}`, sent["subscription"]))
+	for i := range 2 {
+		p.send(fmt.Sprintf(`{"type":"message","subscription":%q,"partition":1,"position":%d,"payload":""}`, sent["subscription"], i+1))
+	}
+	p.send(fmt.Sprintf(`{"type":"revoked","subscription":%q,"partitions":[1]}`, sent["subscription"]))
+	if n := p.read("credit").number("n"); n != 2 {
+		t.Errorf("%d credits", n)
 	}
 }

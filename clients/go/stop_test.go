@@ -90,14 +90,6 @@ func TestStopDoesNotWaitForHandlersThatIgnoreTheirContext(t *testing.T) {
 	}
 }
 
-func TestStopDoesNotWaitForASilentServer(t *testing.T) {
-	t.Parallel()
-	ctx := testContext(t)
-	handle, _ := stubborn(t)
-	_, w, _ := working(t, ctx, handle, 1, Drain(time.Millisecond))
-	stillRunning(t, w.Stop(ctx), 1)
-}
-
 func TestCloseDoesNotWaitForHandlersThatIgnoreTheirContext(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
