@@ -7,23 +7,6 @@ import (
 	"time"
 )
 
-// TestPace: the writers' calls together are even, without a burst at the start.
-func TestPace(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		start := time.Now()
-		load := QueueLoad{Writers: 4, Batch: 2, Rate: 800} // a call every 2.5 ms
-		for n := range 100 {
-			writer, call := n%4, n/4
-			p := newPace(start, load, writer, sleepByClock)
-			due, _, ok := p.wait(t.Context(), call)
-			if want := start.Add(time.Duration(n) * 2500 * time.Microsecond); !ok || !due.Equal(want) || !time.Now().Equal(want) {
-				t.Fatalf("call %d of writer %d is due after %v, want %v", call, writer, due.Sub(start), want.Sub(start))
-			}
-		}
-	})
-}
-
 // sleepByClock uses the fake clock of a test.
 func sleepByClock(ctx context.Context, until time.Time) bool {
 	time.Sleep(time.Until(until)) // synctest: the fake clock
