@@ -15,7 +15,6 @@ var processCases = []processCase{
 	{"heartbeat", testHeartbeat},
 	{"who is gone is no member", testGone},
 	{"stop with a client that never reads", testDeaf},
-	{"duration", testDuration},
 }
 
 // testRateDrops: chats over the limit are dropped, only those of that
@@ -144,22 +143,4 @@ func testDeaf(t *testing.T, c contender) {
 	a.closedWith(websocket.StatusGoingAway)
 	s.ended(t)
 	s.wantStatistics(t, map[string]float64{"Total messages": 0, "Total connections": 2, "Peak connections": 2, "Message drop rate": 0})
-}
-
-func testDuration(t *testing.T, c contender) {
-	began := time.Now()
-	s := c.start(t, "--duration", "1")
-	lasts(t, s, began, time.Second)
-}
-
-// lasts expects the server to stop after its configured duration.
-func lasts(t *testing.T, s *server, began time.Time, duration time.Duration) {
-	t.Helper()
-	a := dial(t, s)
-	a.closedWith(websocket.StatusGoingAway)
-	if passed := time.Since(began); passed < duration {
-		t.Errorf("stopped after %v, want %v", passed, duration)
-	}
-	s.ended(t)
-	s.wantStatistics(t, map[string]float64{"Total messages": 0, "Total connections": 1, "Deliveries": 0})
 }
