@@ -164,20 +164,3 @@ func TestAHandlerThatFailsIsLogged(t *testing.T) {
 		t.Errorf("%d lines, want 2:\n%s", n, text)
 	}
 }
-
-func TestWhoHearsOfOutcomesNeedsNoLog(t *testing.T) {
-	f, ctx := newFake(t), testContext(t)
-	var log lines
-	c := f.open(t, Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
-	outcomes := make(chan Outcome, 1)
-	begin(func() (*Worker, error) {
-		return c.Queue("q").Start(ctx, func(context.Context, *Job[[]byte]) error { return errors.New("bad") }, OnOutcome(func(_ int64, o Outcome) { outcomes <- o }))
-	})
-	p := f.accept(t)
-	p.answer(p.read("consume"), "ok", nil)
-	p.deliver(1)
-	p.answer(p.read("nack"), "ok", frame{"count": 1})
-	if o := <-outcomes; o != Nacked || log.String() != "" {
-		t.Errorf("got %s, and %q", o, log.String())
-	}
-}

@@ -173,18 +173,6 @@ func TestAFrameThatIsTooLargeEndsTheConnection(t *testing.T) {
 	}
 }
 
-func TestTheLargestFrame(t *testing.T) {
-	c := &Client{}
-	for _, test := range []struct {
-		message int
-		want    int64
-	}{{0, 40 << 20}, {1 << 20, 40 << 20}, {-1, 40 << 20}, {16 << 20, 160 << 20}, {1 << 40, 40 << 20}} {
-		if got := c.maxFrame(limits{MessageBytes: test.message}); got != test.want {
-			t.Errorf("with %d: %d, want %d", test.message, got, test.want)
-		}
-	}
-}
-
 func TestAHelloThatIsTooLargeIsAFailedAttempt(t *testing.T) {
 	f, ctx := newFake(t), testContext(t)
 	f.hello.Store(`{"type":"hello","x":"` + strings.Repeat("x", helloBytes) + `"}`)

@@ -90,15 +90,6 @@ func TestStopDoesNotWaitForHandlersThatIgnoreTheirContext(t *testing.T) {
 	}
 }
 
-func TestCloseDoesNotWaitForHandlersThatIgnoreTheirContext(t *testing.T) {
-	t.Parallel()
-	ctx := testContext(t)
-	handle, _ := stubborn(t)
-	c, _, p := working(t, ctx, handle, 3, Concurrency(3))
-	go p.obey()
-	stillRunning(t, c.Close(), 3)
-}
-
 func TestWorkDoesNotWaitForHandlersThatIgnoreTheirContext(t *testing.T) {
 	t.Parallel()
 	f, ctx := newFake(t), testContext(t)
