@@ -55,18 +55,6 @@ func TestCSV_Golden(t *testing.T) {
 	golden(t, "report.csv", rendered(t, report.CSV, samples(t)...))
 }
 
-func TestHTML_SoakTrends(t *testing.T) {
-	t.Parallel()
-	f := open(t, "soak", soakFixture())
-	for _, text := range []string{rendered(t, report.HTML, f), strings.ReplaceAll(rendered(t, report.Markdown, f), `\`, "")} {
-		for _, want := range []string{"memory of the server", "68.7 MiB", "51.5", "85.8", "rises", "no trend: the interval includes 0", "FAIL", "no growth"} {
-			if !strings.Contains(html.UnescapeString(text), want) {
-				t.Errorf("a soak's report lacks %q", want)
-			}
-		}
-	}
-}
-
 // void are elements without an end tag.
 var void = []string{"meta", "link", "input", "br", "hr", "img"}
 
