@@ -318,22 +318,3 @@ func TestCompression_close(t *testing.T) {
 		t.Error(err)
 	}
 }
-
-func TestCompression_validate(t *testing.T) {
-	t.Parallel()
-	for _, test := range []struct {
-		z    *Compression
-		want string
-	}{
-		{nil, ""},
-		{&Compression{Level: 9}, ""},
-		{&Compression{Level: 10}, "Compression.Level is 10: want 0 to 9"},
-		{&Compression{Level: -1}, "Compression.Level is -1"},
-		{&Compression{Threshold: -1}, "Compression.Threshold is -1"},
-		{&Compression{Early: -1}, "Compression.Early is -1"},
-	} {
-		if err := (Config{Compression: test.z}).validate(); (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
-			t.Errorf("%+v: %v", test.z, err)
-		}
-	}
-}

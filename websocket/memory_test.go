@@ -102,27 +102,6 @@ func TestMemory_output(t *testing.T) {
 	}
 }
 
-// TestMemory_whole: a message that arrives whole, and an answer that is sent at
-// once, cause no call.
-func TestMemory_whole(t *testing.T) {
-	t.Parallel()
-	l := &ledger{t: t}
-	server, client := pair(t, Config{Memory: l}, Config{})
-	var wg sync.WaitGroup
-	wg.Go(func() { echo(server) })
-	for range 100 {
-		send(t, client, OpText, "hello")
-		if _, err := client.Read(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if n := l.calls.Load(); n != 0 {
-		t.Errorf("%d calls", n)
-	}
-	client.Close(StatusNormal, "")
-	wg.Wait()
-}
-
 // TestEvict_assembly: Read releases the buffer of an incomplete message before
 // the peer does anything.
 func TestEvict_assembly(t *testing.T) {

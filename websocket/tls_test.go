@@ -8,15 +8,12 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
-	"fmt"
 	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"os"
 	"os/exec"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -148,93 +145,6 @@ func (s socketOf) CloseWrite() error {
 
 // SetReadBuffer is that of the TCP connection.
 func (s socketOf) SetReadBuffer(n int) error { return s.tcp.SetReadBuffer(n) }
-
-// recordingConn keeps what a client receives.
-type recordingConn struct {
-	net.Conn
-	mu   sync.Mutex
-	seen []byte
-}
-
-func (c *recordingConn) Read(b []byte) (int, error) {
-	n, err := c.Conn.Read(b)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.seen = append(c.seen, b[:n]...)
-	return n, err
-}
-
-// records returns the sizes of the records that arrived since the last call.
-func (c *recordingConn) records() (sizes []int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for len(c.seen) >= 5 {
-		size := int(c.seen[3])<<8 | int(c.seen[4])
-		sizes = append(sizes, size)
-		c.seen = c.seen[5+size:]
-	}
-	return sizes
-}
-
-// TestTLS_Records: shared frames, queued frames, and a chunk with its header and ping leave in one record if they fit
-// into one.
-func TestTLS_Records(t *testing.T) {
-	t.Parallel()
-	handler, conns := upgradeInto(Config{CloseTimeout: patience})
-	wsURL, config := startServer(t, "direct", handler)
-	u, err := url.Parse(wsURL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	tcp, err := net.Dial("tcp", u.Host)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer tcp.Close()
-	wire := &recordingConn{Conn: tcp}
-	config = config.Clone()
-	config.ServerName = u.Hostname()
-	socket := tls.Client(wire, config)
-	if _, err := ClientHandshake(socket, u); err != nil {
-		t.Fatal(err)
-	}
-	server := <-conns
-	defer server.Abort()
-	client := newConn(socket, Config{}.withDefaults(), true, nil)
-	defer client.Abort()
-	wire.records()
-	payload := strings.Repeat("x", 5000)
-	frame := AppendFrame(nil, OpText, []byte(payload))
-	for what, send := range map[string]func() error{
-		"shared": func() error {
-			n, err := server.WriteShared(slices.Concat(frame, frame, frame))
-			if err == nil && n != 3*len(frame) {
-				err = fmt.Errorf("%d bytes taken", n)
-			}
-			return err
-		},
-		"queued": func() error {
-			return errors.Join(server.Queue(OpText, []byte(payload)), server.Queue(OpText, []byte(payload)), server.Queue(OpText, []byte(payload)), server.Flush())
-		},
-		"bulk": func() error { return server.WriteBulk(t.Context(), OpText, []byte(payload+payload+payload)) },
-	} {
-		if err := send(); err != nil {
-			t.Fatal(what, err)
-		}
-		for got := 0; got < 3*len(payload); {
-			msgs, err := client.Read()
-			if err != nil {
-				t.Fatal(what, err)
-			}
-			for _, m := range msgs {
-				got += len(m.Payload)
-			}
-		}
-		if sizes := wire.records(); len(sizes) != 1 {
-			t.Errorf("%s: records of %d bytes", what, sizes)
-		}
-	}
-}
 
 // TestTLS_SmallMessagesOfOneRead: records that arrived together are one Read.
 func TestTLS_SmallMessagesOfOneRead(t *testing.T) {

@@ -48,16 +48,6 @@ func TestWhatDoesNotBeginIsTakenBack(t *testing.T) {
 	}
 }
 
-// TestWhatAHandlerGetsBegins: the library reports before it calls the handler, and waits for no answer.
-func TestWhatAHandlerGetsBegins(t *testing.T) {
-	ctx := testContext(t)
-	_, _, p := working(t, ctx, func(context.Context, *Job[[]byte]) error { return nil }, 1)
-	if got := p.read("begin"); fmt.Sprint(got) != "map[deliveries:[d1] queue:q type:begin]" {
-		t.Errorf("got %v", got)
-	}
-	p.answer(p.read("ack"), "ok", frame{"count": 1})
-}
-
 // TestAWorkerThatStopsDoesNotConsumeAgain has the connection end while a worker waits for its handlers.
 func TestAWorkerThatStopsDoesNotConsumeAgain(t *testing.T) {
 	ctx := testContext(t)
@@ -196,29 +186,4 @@ func TestWhatComesBeforeARoomIsLeftIsForNobody(t *testing.T) {
 	p.chats(4, 6)
 	p.answer(join, "ok", frame{"position": 6})
 	takeChats(t, ctx, (<-joined).value, 4, 6)
-}
-
-func TestPositionsOfChatsAbove2To53(t *testing.T) {
-	f, ctx := newFake(t), testContext(t)
-	c := f.open(t, Options{})
-	const first = 1<<53 + 1
-	joined := begin(func() (*Membership, error) { return c.Room("r").Join(ctx, After(first-1), User("ann")) })
-	p := f.accept(t)
-	p.answer(p.read("join"), "ok", frame{"position": first - 1})
-	m := (<-joined).value
-	p.chats(first, first+2)
-	takeChats(t, ctx, m, first, first+2)
-	said := begin(func() (Published, error) { return m.ChatFields(ctx, nil) }) // no fields are no reason to panic
-	p.answer(p.read("chat"), "ok", frame{"position": first + 3})
-	if r := <-said; r.err != nil || r.value.Position != first+3 {
-		t.Errorf("got %+v", r)
-	}
-}
-
-func TestADeliveryIsExtendedBeforeItsFirstLeaseEnds(t *testing.T) {
-	for lease, want := range map[time.Duration]time.Duration{time.Second: time.Second / 2, 30 * time.Second: 15 * time.Second, time.Hour: 15 * time.Second} {
-		if wait := beat(lease); wait != want {
-			t.Errorf("a lease of %v is extended after %v, want %v", lease, wait, want)
-		}
-	}
 }

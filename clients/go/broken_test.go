@@ -73,29 +73,6 @@ func TestAnAnswerWithoutWhatItMustHaveIsAskedForAgain(t *testing.T) {
 	}
 }
 
-func TestAStoredChatWithoutAPositionIsSentAgain(t *testing.T) {
-	f, ctx := newFake(t), testContext(t)
-	c, failures := hurried(t, f, Options{})
-	joined := begin(func() (*Membership, error) { return c.Room("r").Join(ctx) })
-	p := f.accept(t)
-	p.answer(p.read("join"), "ok", frame{"position": 5})
-	m := (<-joined).value
-	got := begin(func() (Published, error) { return m.Chat(ctx, "hello") })
-	sent := p.read("chat")
-	p.answer(sent, "ok", nil)
-	dropped(t, failures, "position")
-	p = f.accept(t)
-	p.answer(p.read("join"), "ok", frame{"position": 5})
-	again := p.read("chat")
-	if again["sequence"] != sent["sequence"] {
-		t.Errorf("got %v, and before %v", again, sent)
-	}
-	p.answer(again, "ok", frame{"position": 6})
-	if r := <-got; r.err != nil || r.value.Position != 6 {
-		t.Errorf("got %+v", r)
-	}
-}
-
 func TestAnAckWithoutACountEndsTheConnection(t *testing.T) {
 	ctx := testContext(t)
 	outcomes := make(chan Outcome, 1)

@@ -116,21 +116,6 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-func TestAClientTakesAnAddressOfHTTP(t *testing.T) {
-	f, ctx := newFake(t), testContext(t)
-	c, err := Open(f.URL+"/ws", Options{Encoding: JSON})
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := begin(func() (Published, error) { return c.Stream("s").Publish(ctx, nil) })
-	p := f.accept(t)
-	p.answer(p.read("publish"), "ok", frame{"position": 1})
-	if r := <-got; r.err != nil {
-		t.Error(r.err)
-	}
-	c.Close()
-}
-
 // lines is where a logger writes.
 type lines struct {
 	mu   sync.Mutex
@@ -177,22 +162,5 @@ func TestAHandlerThatFailsIsLogged(t *testing.T) {
 	}
 	if n := strings.Count(text, "\n"); n != 2 {
 		t.Errorf("%d lines, want 2:\n%s", n, text)
-	}
-}
-
-func TestWhoHearsOfOutcomesNeedsNoLog(t *testing.T) {
-	f, ctx := newFake(t), testContext(t)
-	var log lines
-	c := f.open(t, Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
-	outcomes := make(chan Outcome, 1)
-	begin(func() (*Worker, error) {
-		return c.Queue("q").Start(ctx, func(context.Context, *Job[[]byte]) error { return errors.New("bad") }, OnOutcome(func(_ int64, o Outcome) { outcomes <- o }))
-	})
-	p := f.accept(t)
-	p.answer(p.read("consume"), "ok", nil)
-	p.deliver(1)
-	p.answer(p.read("nack"), "ok", frame{"count": 1})
-	if o := <-outcomes; o != Nacked || log.String() != "" {
-		t.Errorf("got %s, and %q", o, log.String())
 	}
 }

@@ -3,7 +3,6 @@ package tidewire
 import (
 	"context"
 	"errors"
-	"fmt"
 	"testing"
 	"time"
 
@@ -75,21 +74,6 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-func TestTheContextOfACall(t *testing.T) {
-	f := newFake(t)
-	c := f.open(t, Options{})
-	ctx, cancel := context.WithCancel(context.Background())
-	got := begin(func() (Published, error) { return c.Stream("s").Publish(ctx, nil) })
-	f.accept(t).read("publish")
-	cancel()
-	if r := <-got; !errors.Is(r.err, ErrOutcomeUnknown) || !errors.Is(r.err, context.Canceled) {
-		t.Errorf("got %v", r.err)
-	}
-	if _, err := c.Stream("s").Publish(ctx, nil); !errors.Is(err, ErrCancelled) || !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v", err)
-	}
-}
-
 func TestCloseCodes(t *testing.T) {
 	for _, test := range []struct {
 		code  int
@@ -112,105 +96,11 @@ func TestCloseCodes(t *testing.T) {
 	}
 }
 
-func TestARevokedTokenEndsTheClient(t *testing.T) {
-	f, ctx := newFake(t), testContext(t)
-	states := make(chan State, 16)
-	c := f.open(t, Options{OnState: func(s State) { states <- s }})
-	got := begin(func() (Published, error) { return c.Stream("s").Publish(ctx, nil) })
-	p := f.accept(t)
-	p.read("publish")
-	p.ws.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(4403, "revoked"), time.Now().Add(patience))
-	if r := <-got; !errors.Is(r.err, ErrClosed) || !errors.Is(r.err, ErrForbidden) {
-		t.Errorf("got %v", r.err)
-	}
-	for s := range states {
-		if s.Phase == Closed {
-			if !errors.Is(s.Err, ErrForbidden) {
-				t.Errorf("got %v", s.Err)
-			}
-			break
-		}
-	}
-}
-
-func TestTokens(t *testing.T) {
-	f, ctx := newFake(t), testContext(t)
-	tokens := []string{"bad", "good", "renewed"}
-	asked := make(chan bool, 16)
-	n := 0
-	c := f.open(t, Options{Token: func(_ context.Context, refused bool) (string, error) {
-		asked <- refused
-		n++
-		return tokens[min(n, len(tokens))-1], nil
-	}})
-	got := begin(func() (Published, error) { return c.Stream("s").Publish(ctx, nil) })
-	p := f.accept(t)
-	if token := p.header.Get("Authorization"); token != "Bearer good" {
-		t.Errorf("got %q", token)
-	}
-	if <-asked || !<-asked {
-		t.Error("the callback is not told that the token was refused")
-	}
-	p.answer(p.read("publish"), "ok", frame{"position": 1})
-	<-got
-	p.send(`{"type":"expiring","expires_in_ms":1000}`)
-	auth := p.read("auth")
-	if auth["token"] != "renewed" {
-		t.Errorf("got %v", auth)
-	}
-	p.answer(auth, "ok", nil)
-}
-
 func TestAFinalErrorOfTheTokenEndsTheClient(t *testing.T) {
 	f, ctx := newFake(t), testContext(t)
 	signedOut := errors.New("signed out")
 	c := f.open(t, Options{Token: func(context.Context, bool) (string, error) { return "", Final(signedOut) }})
 	if _, err := c.Stream("s").Publish(ctx, nil); !errors.Is(err, ErrClosed) || !errors.Is(err, signedOut) {
 		t.Errorf("got %v", err)
-	}
-}
-
-func TestPingsAreAnswered(t *testing.T) {
-	f, ctx := newFake(t), testContext(t)
-	c := f.open(t, Options{})
-	got := begin(func() (Published, error) { return c.Stream("s").Publish(ctx, nil) })
-	p := f.accept(t)
-	sent := p.read("publish")
-	pongs := make(chan string, 16)
-	p.ws.SetPongHandler(func(text string) error { pongs <- text; return nil })
-	go p.obey()
-	for i := range 3 {
-		p.ws.WriteControl(websocket.PingMessage, fmt.Append(nil, i), time.Now().Add(patience))
-	}
-	for text := range pongs {
-		if text == "2" { // those before may have been answered together with it
-			break
-		}
-	}
-	p.answer(sent, "ok", frame{"position": 1})
-	if r := <-got; r.err != nil {
-		t.Error(r.err)
-	}
-}
-
-// TestAMessageIsTakenAtOnce has one message come, and nothing after it.
-func TestAMessageIsTakenAtOnce(t *testing.T) {
-	f, ctx := newFake(t), testContext(t)
-	c := f.open(t, Options{})
-	got := begin(func() (*Subscription[[]byte], error) { return c.Stream("s").Subscribe(ctx, After(0)) })
-	p := f.accept(t)
-	sent := p.read("subscribe")
-	p.answer(sent, "ok", frame{"position": 0})
-	taken := make(chan int64)
-	go func() {
-		for m := range (<-got).value.Messages(ctx) {
-			taken <- m.Position
-		}
-	}()
-	for i := range 5 {
-		p.message(sent["subscription"], i+1)
-		if position := <-taken; position != int64(i+1) {
-			t.Fatalf("got %d", position)
-		}
 	}
 }

@@ -154,26 +154,6 @@ func TestChangesOfPartitionsThatTheProgramDoesNotTakeEndTheConnection(t *testing
 	dropped(t, failures, "partitions")
 }
 
-func TestCreditOfMessagesThatAreDiscardedIsGranted(t *testing.T) {
-	f, ctx := newFake(t), testContext(t)
-	c := f.open(t, Options{})
-	got := begin(func() (*Subscription[[]byte], error) {
-		return c.Stream("s").Subscribe(ctx, Group("g"), Share(), Credits(2))
-	})
-	p := f.accept(t)
-	sent := p.read("subscribe")
-	p.answer(sent, "ok", nil)
-	<-got
-	p.send(fmt.Sprintf(`{"type":"assigned","subscription":%q,"partitions":[1]}`, sent["subscription"]))
-	for i := range 2 {
-		p.send(fmt.Sprintf(`{"type":"message","subscription":%q,"partition":1,"position":%d,"payload":""}`, sent["subscription"], i+1))
-	}
-	p.send(fmt.Sprintf(`{"type":"revoked","subscription":%q,"partitions":[1]}`, sent["subscription"]))
-	if n := p.read("credit").number("n"); n != 2 {
-		t.Errorf("%d credits", n)
-	}
-}
-
 func TestAFrameThatIsTooLargeEndsTheConnection(t *testing.T) {
 	f, ctx := newFake(t), testContext(t)
 	c, failures := hurried(t, f, Options{MaxFrame: 1000})
@@ -190,18 +170,6 @@ func TestAFrameThatIsTooLargeEndsTheConnection(t *testing.T) {
 	p.answer(again, "ok", frame{"position": 1})
 	if r := <-got; r.err != nil {
 		t.Error(r.err)
-	}
-}
-
-func TestTheLargestFrame(t *testing.T) {
-	c := &Client{}
-	for _, test := range []struct {
-		message int
-		want    int64
-	}{{0, 40 << 20}, {1 << 20, 40 << 20}, {-1, 40 << 20}, {16 << 20, 160 << 20}, {1 << 40, 40 << 20}} {
-		if got := c.maxFrame(limits{MessageBytes: test.message}); got != test.want {
-			t.Errorf("with %d: %d, want %d", test.message, got, test.want)
-		}
 	}
 }
 
@@ -287,5 +255,25 @@ func TestARoomWhoseEventsTheProgramDoesNotTakeKeepsFew(t *testing.T) {
 		case *HistoryLost:
 			last = e.Last
 		}
+	}
+}
+
+func TestCreditOfMessagesThatAreDiscardedIsGranted(t *testing.T) {
+	f, ctx := newFake(t), testContext(t)
+	c := f.open(t, Options{})
+	got := begin(func() (*Subscription[[]byte], error) {
+		return c.Stream("s").Subscribe(ctx, Group("g"), Share(), Credits(2))
+	})
+	p := f.accept(t)
+	sent := p.read("subscribe")
+	p.answer(sent, "ok", nil)
+	<-got
+	p.send(fmt.Sprintf(`{"type":"assigned","subscription":%q,"partitions":[1]}`, sent["subscription"]))
+	for i := range 2 {
+		p.send(fmt.Sprintf(`{"type":"message","subscription":%q,"partition":1,"position":%d,"payload":""}`, sent["subscription"], i+1))
+	}
+	p.send(fmt.Sprintf(`{"type":"revoked","subscription":%q,"partitions":[1]}`, sent["subscription"]))
+	if n := p.read("credit").number("n"); n != 2 {
+		t.Errorf("%d credits", n)
 	}
 }

@@ -1,7 +1,6 @@
 package tidewire
 
 import (
-	"errors"
 	"fmt"
 	"testing"
 )
@@ -24,37 +23,6 @@ func begun(t *testing.T, f *fake, c *Client, more string, options ...SubscribeOp
 		p.send(fmt.Sprintf(`{"stream":"s","subscription":%q,%s}`, name, text))
 	}
 	return r.value, p, name
-}
-
-func TestAParkedPartitionEndsTheIterationUntilTheProgramCommits(t *testing.T) {
-	f, ctx := newFake(t), testContext(t)
-	sub, p, name := begun(t, f, f.open(t, Options{}), `"type":"parked","partition":3,"oldest":3,`+tooLarge, Group("g"), Share())
-	var positions []int64
-	var failure error
-	take := func(stop int64) {
-		for m, err := range sub.Messages(ctx) {
-			if failure = err; err != nil {
-				return
-			}
-			if positions = append(positions, m.Position); m.Position == stop {
-				return
-			}
-		}
-	}
-	take(0)
-	var large *MessageTooLargeError
-	if !errors.As(failure, &large) || large.Partition != 3 || large.Position != 2 || large.Size != 5000000 || !errors.Is(failure, ErrMessageTooLarge) {
-		t.Fatalf("got %v", failure)
-	}
-	committed := begin(func() (int64, error) { return sub.CommitTo(ctx, large.Partition, large.Position) })
-	p.answer(p.read("commit"), "ok", frame{"position": 2})
-	if r := <-committed; r.err != nil {
-		t.Fatal(r.err)
-	}
-	p.send(fmt.Sprintf(`{"type":"message","stream":"s","subscription":%q,"partition":3,"position":3,"payload":"3"}`, name))
-	if take(3); failure != nil || fmt.Sprint(positions) != "[1 3]" {
-		t.Fatal(positions, failure)
-	}
 }
 
 func TestWhatCameBeforeAGapComesAgainAfterACut(t *testing.T) {

@@ -41,54 +41,6 @@ func (f *fake) gated(t *testing.T) (c *Client, begin func()) {
 	return c, begin
 }
 
-// TestWhatMayBeRefusedGoesAloneInItsTurn publishes, and looks at the requests in which the messages come.
-func TestWhatMayBeRefusedGoesAloneInItsTurn(t *testing.T) {
-	many := map[string]any{}
-	for i := range mostGoodHeaders + 1 {
-		many[fmt.Sprint(i)] = "x"
-	}
-	headers := func(h map[string]any) []PublishOption { return []PublishOption{Headers(h)} }
-	for name, test := range map[string]struct {
-		options []PublishOption // of the second of three messages
-		want    []string
-	}{
-		"nothing":           {nil, []string{"1 2 3"}},
-		"plain headers":     {headers(map[string]any{"trace": "00-é", "": "x"}), []string{"1 2 3"}},
-		"a NUL":             {headers(map[string]any{"a": "\x00"}), []string{"1", "2", "3"}},
-		"a NUL in a name":   {headers(map[string]any{"\x00": "a"}), []string{"1", "2", "3"}},
-		"half a character":  {headers(map[string]any{"a": "\xed\xa0\x80"}), []string{"1", "2", "3"}},
-		"a number":          {headers(map[string]any{"a": 1e300}), []string{"1", "2", "3"}},
-		"something in it":   {headers(map[string]any{"a": map[string]any{}}), []string{"1", "2", "3"}},
-		"large headers":     {headers(map[string]any{"a": strings.Repeat("x", mostGoodBytes)}), []string{"1", "2", "3"}},
-		"many headers":      {headers(many), []string{"1", "2", "3"}},
-		"a long key":        {[]PublishOption{Key(strings.Repeat("k", longestKey+1))}, []string{"1", "2", "3"}},
-		"a key with a NUL":  {[]PublishOption{Key("\x00")}, []string{"1", "2", "3"}},
-		"a key, not UTF-8":  {[]PublishOption{Key("\xff")}, []string{"1", "2", "3"}},
-		"another, good key": {[]PublishOption{Key("k")}, []string{"1", "2", "3"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			f, ctx := newFake(t), testContext(t)
-			c, connect := f.gated(t)
-			s := c.Stream("s")
-			all := []*Pending{s.PublishAsync(ctx, []byte("1")), s.PublishAsync(ctx, []byte("2"), test.options...), s.PublishAsync(ctx, []byte("3"))}
-			connect()
-			p := f.accept(t)
-			for _, want := range test.want {
-				sent := p.read("publish")
-				if got := sent.payloads(); got != want {
-					t.Errorf("got %q, want %q", got, want)
-				}
-				p.answer(sent, "ok", frame{"position": 1, "count": len(strings.Fields(sent.payloads()))})
-			}
-			for _, pending := range all {
-				if _, err := pending.Wait(ctx); err != nil {
-					t.Error(err)
-				}
-			}
-		})
-	}
-}
-
 const smallHello = `{"type":"hello","protocol":"tidewire.v1","limits":{"message_bytes":1000,"messages":1000}}`
 
 func TestABatchThatIsTooLargeIsSentInPartsInItsPlace(t *testing.T) {

@@ -71,35 +71,3 @@ func TestAnyBytesGoThroughAStream(t *testing.T) {
 		}
 	})
 }
-
-// TestTheRoomOfTheREADME has two clients talk, as README.md does.
-func TestTheRoomOfTheREADME(t *testing.T) {
-	c, ctx, name := real(t, tidewire.Options{})
-	another, _, _ := real(t, tidewire.Options{})
-	ann, err := c.Room(name).Join(ctx, tidewire.User("ann"), tidewire.WithPresence())
-	if err != nil {
-		t.Fatal(err)
-	}
-	bob, err := another.Room(name).Join(ctx, tidewire.User("bob"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := bob.Chat(ctx, "hello"); err != nil {
-		t.Fatal(err)
-	}
-	said, members := "", ""
-	for e, err := range ann.Events(ctx) {
-		if err != nil {
-			t.Fatalf("%v, after %q of %s", err, said, members)
-		}
-		switch e := e.(type) {
-		case *tidewire.Chat:
-			said = e.User + " " + e.Text
-		case *tidewire.Presence:
-			members = fmt.Sprint(e.Members)
-		}
-		if said == "bob hello" && members == "[ann bob]" {
-			break
-		}
-	}
-}

@@ -23,16 +23,6 @@ func deaf(t *testing.T) (token func(context.Context, bool) (string, error), call
 	}, called
 }
 
-func TestCloseDoesNotWaitForAToken(t *testing.T) {
-	token, called := deaf(t)
-	c := newFake(t).open(t, Options{Token: token})
-	c.Stream("s").PublishAsync(testContext(t), nil)
-	<-called
-	if err := c.Close(); err != nil {
-		t.Error(err)
-	}
-}
-
 func TestCloseInTheCallbackOfAToken(t *testing.T) {
 	var c *Client
 	closed := make(chan error, 1)

@@ -90,23 +90,6 @@ func TestStopDoesNotWaitForHandlersThatIgnoreTheirContext(t *testing.T) {
 	}
 }
 
-func TestStopDoesNotWaitForASilentServer(t *testing.T) {
-	t.Parallel()
-	ctx := testContext(t)
-	handle, _ := stubborn(t)
-	_, w, _ := working(t, ctx, handle, 1, Drain(time.Millisecond))
-	stillRunning(t, w.Stop(ctx), 1)
-}
-
-func TestCloseDoesNotWaitForHandlersThatIgnoreTheirContext(t *testing.T) {
-	t.Parallel()
-	ctx := testContext(t)
-	handle, _ := stubborn(t)
-	c, _, p := working(t, ctx, handle, 3, Concurrency(3))
-	go p.obey()
-	stillRunning(t, c.Close(), 3)
-}
-
 func TestWorkDoesNotWaitForHandlersThatIgnoreTheirContext(t *testing.T) {
 	t.Parallel()
 	f, ctx := newFake(t), testContext(t)

@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -73,12 +72,6 @@ func parseContender(entry string) (contender, error) {
 		return contender{}, fmt.Errorf("%s: build %s first: %w", contendersVar, name, err)
 	}
 	return contender{name: name, command: command}, nil
-}
-
-// positional reports whether the program takes PORT DURATION too. Tidewire's
-// arguments begin with a command.
-func (c contender) positional() bool {
-	return len(c.command) > 0 && !slices.Contains(c.command, "serve")
 }
 
 // wireCase is a case that shares its server with other cases.

@@ -12,13 +12,9 @@ import (
 
 var processCases = []processCase{
 	{"rate limit drops", testRateDrops},
-	{"rate limit refills", testRateRefills},
 	{"heartbeat", testHeartbeat},
 	{"who is gone is no member", testGone},
-	{"statistics at SIGTERM", testStatistics},
 	{"stop with a client that never reads", testDeaf},
-	{"duration", testDuration},
-	{"positional arguments", testPositional},
 }
 
 // testRateDrops: chats over the limit are dropped, only those of that
@@ -42,38 +38,6 @@ func testRateDrops(t *testing.T, c contender) {
 	a.hearsText("b")
 	s.stop(t, syscall.SIGTERM)
 	s.wantStatistics(t, map[string]float64{"Total messages": 6, "Messages dropped": 3, "Message drop rate": 100 * 3 / 9.0, "Deliveries": 12})
-}
-
-// testRateRefills: tokens are refilled one by one. The measured time includes
-// everything that the server did, so it cannot be too short.
-func testRateRefills(t *testing.T, c contender) {
-	const rate, burst = 2.0, 4 // one that gives all back each second would be over it
-	s := c.start(t, "--rate-limit", fmt.Sprint(rate), "--rate-burst", fmt.Sprint(burst))
-	began := time.Now()
-	a, b := member(t, s, "r"), member(t, s, "r")
-	arrived := 0
-	for deadline := began.Add(patience); arrived < burst+4; {
-		a.say("r", "x")
-		a.sync()
-		for more := true; more; {
-			select {
-			case _, open := <-b.inbox:
-				if !open {
-					t.Fatalf("the connection ended: %v", b.err)
-				}
-				arrived++
-			case <-time.After(20 * time.Millisecond):
-				more = false
-			}
-		}
-		passed := time.Since(began)
-		if most := burst + rate*passed.Seconds(); float64(arrived) > most {
-			t.Fatalf("%d messages within %v, want %.1f at most", arrived, passed, most)
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%d messages within %v, want more", arrived, passed)
-		}
-	}
 }
 
 // testHeartbeat has one client that answers, and one that does not. A machine that
@@ -167,56 +131,6 @@ func testGone(t *testing.T, c contender) {
 	t.Error(last)
 }
 
-func testStatistics(t *testing.T, c contender) {
-	s := c.start(t, "--rate-limit", "0.001", "--rate-burst", "4")
-	a, b, d := member(t, s, "r"), member(t, s, "r"), member(t, s, "r")
-	gone := member(t, s, "r")
-	gone.conn.StartClose(websocket.StatusNormal, "")
-	gone.end()
-	for _, payload := range malformed("r") {
-		a.send("%s", payload)
-	}
-	for range 6 {
-		b.say("s", "to a room that it is not in")
-	}
-	b.send(`{"type":"pong"}`)
-	a.sync()
-	b.sync()
-	for i := range 6 {
-		a.say("r", fmt.Sprint(i))
-	}
-	for i := range 4 {
-		b.hearsText(fmt.Sprint(i))
-		d.hearsText(fmt.Sprint(i))
-	}
-	a.sync()
-	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range []*client{a, b, d} {
-		c.closedWith(websocket.StatusGoingAway)
-	}
-	s.ended(t)
-	stats := s.statistics(t)
-	for name, want := range map[string]float64{
-		"Total messages": 4, "Total connections": 4, "Peak connections": 4,
-		"Messages dropped": 2,
-	} {
-		if stats[name] != want {
-			t.Errorf("%s: %g, want %g", name, stats[name], want)
-		}
-	}
-	if got := stats["Deliveries"]; got < 8 || got > 12 { // the closed client may still have been a member
-		t.Errorf("Deliveries: %g, want 8", got)
-	}
-	if got := stats["Message drop rate"]; got < 33 || got > 34 {
-		t.Errorf("Message drop rate: %g%%, want 33.33%%", got)
-	}
-	if stats["Throughput"] <= 0 {
-		t.Error("Throughput: 0")
-	}
-}
-
 // testDeaf: a client that does not read delays neither the stop nor the other
 // clients.
 func testDeaf(t *testing.T, c contender) {
@@ -229,31 +143,4 @@ func testDeaf(t *testing.T, c contender) {
 	a.closedWith(websocket.StatusGoingAway)
 	s.ended(t)
 	s.wantStatistics(t, map[string]float64{"Total messages": 0, "Total connections": 2, "Peak connections": 2, "Message drop rate": 0})
-}
-
-func testDuration(t *testing.T, c contender) {
-	began := time.Now()
-	s := c.start(t, "--duration", "1")
-	lasts(t, s, began, time.Second)
-}
-
-func testPositional(t *testing.T, c contender) {
-	if !c.positional() {
-		t.Skip("takes flags only")
-	}
-	began := time.Now()
-	s := c.startWith(t, func(port string) []string { return []string{port, "1"} })
-	lasts(t, s, began, time.Second)
-}
-
-// lasts expects the server to stop after its configured duration.
-func lasts(t *testing.T, s *server, began time.Time, duration time.Duration) {
-	t.Helper()
-	a := dial(t, s)
-	a.closedWith(websocket.StatusGoingAway)
-	if passed := time.Since(began); passed < duration {
-		t.Errorf("stopped after %v, want %v", passed, duration)
-	}
-	s.ended(t)
-	s.wantStatistics(t, map[string]float64{"Total messages": 0, "Total connections": 1, "Deliveries": 0})
 }

@@ -53,18 +53,6 @@ func TestStall_Pump(t *testing.T) {
 	}
 }
 
-func TestStall_Lanes(t *testing.T) {
-	t.Parallel()
-	r, err := Lanes(t.Context(), LanesConfig{
-		URL: stalling(t, faulty.Lanes(faulty.Honest, 500)), Every: time.Second / stallPer,
-		Requests: int(stallRun.Seconds() * stallPer), DummySize: 500,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	showsStall(t, r.Latency)
-}
-
 func TestStall_Chat(t *testing.T) {
 	t.Parallel()
 	const clients = 10

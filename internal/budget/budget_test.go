@@ -353,29 +353,6 @@ func TestClose_whileWaiting(t *testing.T) {
 	})
 }
 
-func TestLevel(t *testing.T) {
-	for _, test := range []struct {
-		demands []int64
-		want    int64
-	}{
-		{nil, 75},
-		{[]int64{75}, 75},
-		{[]int64{100}, 75},
-		{[]int64{10, 100}, 65},
-		{[]int64{100, 100, 10}, 32},
-		{[]int64{10, 10, 10}, 75},
-		{[]int64{25, 25, 25, 25}, 18},
-	} {
-		b := New(100)
-		for _, d := range test.demands {
-			b.Open(nil).add(Page, d)
-		}
-		if got := b.level(); got != test.want {
-			t.Errorf("demands %v: share %d, want %d", test.demands, got, test.want)
-		}
-	}
-}
-
 func TestBudget_tryReserve(t *testing.T) {
 	b := New(100)
 	h := b.Open(nil)

@@ -9,7 +9,6 @@ import (
 const (
 	mountV2     = "30 23 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n"
 	mountV1     = "40 30 0:35 / /sys/fs/cgroup/memory rw,nosuid shared:16 - cgroup cgroup rw,memory\n"
-	mountCPU    = "41 30 0:36 / /sys/fs/cgroup/cpu rw,nosuid shared:17 - cgroup cgroup rw,cpu,cpuacct\n"
 	mountDocker = "40 30 0:35 /docker/abc /sys/fs/cgroup/memory ro,nosuid master:16 - cgroup cgroup rw,memory\n"
 	unlimitedV1 = "9223372036854771712\n"
 )
@@ -87,24 +86,4 @@ func TestMachineMemory_here(t *testing.T) {
 		t.Errorf("got %d from %q, %v", n, source, err)
 	}
 	t.Logf("%d MiB, %s", n>>20, source)
-}
-
-func FuzzMachineMemory(f *testing.F) {
-	f.Add("0::/a/b\n", mountV2)
-	f.Add("5:memory:/docker/abc\n", mountDocker)
-	f.Fuzz(func(t *testing.T, groups, mounts string) {
-		root := t.TempDir()
-		for name, text := range map[string]string{"cgroup": groups, "mountinfo": mounts} {
-			path := filepath.Join(root, "proc/self", name)
-			if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if n, _ := machineMemory(root, 1<<30); n <= 0 || n > 1<<30 {
-			t.Errorf("%d bytes", n)
-		}
-	})
 }

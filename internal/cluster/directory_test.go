@@ -5,11 +5,8 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -122,24 +119,4 @@ func TestDirectory_Refresh(t *testing.T) {
 	if peers, err := cluster.OpenDirectory(reading, entry(4), slog.New(slog.DiscardHandler)).Refresh(t.Context()); err == nil {
 		t.Errorf("a node that cannot write its row found %v", peers)
 	}
-}
-
-// TestDirectory_Away: while the list cannot be read, that is logged once.
-func TestDirectory_Away(t *testing.T) {
-	t.Parallel()
-	pool, err := pgxpool.New(t.Context(), "host=/nonexistent dbname=none")
-	if err != nil {
-		t.Fatal(err)
-	}
-	pool.Close()
-	synctest.Test(t, func(t *testing.T) {
-		var log strings.Builder
-		d := cluster.OpenDirectory(pool, entry(1), slog.New(slog.NewTextHandler(&log, nil)))
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		d.Run(ctx, func([]cluster.Entry) { t.Error("it has read the nodes") })
-		if n := strings.Count(log.String(), "can't be read"); n != 1 {
-			t.Errorf("logged %d times:\n%s", n, log.String())
-		}
-	})
 }

@@ -101,12 +101,6 @@ func awaitMesh(t *testing.T, all ...*meshNode) {
 	}
 }
 
-// TestMesh_StartedTogether: nodes that start at the same instant find each other: of two at least one sees the row of the other.
-func TestMesh_StartedTogether(t *testing.T) {
-	t.Parallel()
-	awaitMesh(t, startTogether(t, migrated.Open(t).Pool, "c", 6)...)
-}
-
 // TestMesh_ManyTimes: twenty nodes, and a hundred times four.
 func TestMesh_ManyTimes(t *testing.T) {
 	t.Parallel()

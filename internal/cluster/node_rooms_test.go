@@ -18,19 +18,6 @@ type deaf struct {
 func (d *deaf) Publish(b []byte) { d.pub++ }
 func (d *deaf) Missed(n int)     { d.missed += n }
 
-// TestNode_RoomEndsTwice: a room that ends twice within one heartbeat is forgotten once.
-func TestNode_RoomEndsTwice(t *testing.T) {
-	t.Parallel()
-	now := time.Unix(1000, 0)
-	net := relaytest.New(1)
-	n, _ := newNode(1, net.Node(0), func() time.Time { return now })
-	n.connect("lobby", &deaf{}).Close()
-	now = now.Add(100 * time.Millisecond)
-	n.connect("lobby", &deaf{}).Close()
-	now = now.Add(keepLink + time.Second)
-	n.beat()
-}
-
 // TestNode_RoomOfTheSlotStays: the same, with another room of the slot that goes on.
 func TestNode_RoomOfTheSlotStays(t *testing.T) {
 	t.Parallel()

@@ -151,20 +151,6 @@ func TestFetch_PublishedSum(t *testing.T) {
 	}
 }
 
-func TestStart_MirrorMustServeThePinnedArchive(t *testing.T) {
-	t.Parallel()
-	m := newMirror(t, goodArchive(t))
-	cfg := testConfig(t)
-	cfg.Binaries, cfg.MirrorURL, cfg.CacheDir = Fetch, m.server.URL+"/", m.cache
-	_, err := Start(t.Context(), cfg)
-	if !errors.Is(err, ErrFetch) || !strings.Contains(err.Error(), "SHA-256") {
-		t.Errorf("got %v", err)
-	}
-	if _, err := os.Stat(cfg.DataDir); !errors.Is(err, os.ErrNotExist) {
-		t.Error("a data directory was made")
-	}
-}
-
 func TestPinnedSum_CoversTheVersions(t *testing.T) {
 	t.Parallel()
 	for major := minMajor; major <= defaultMajor; major++ {

@@ -111,8 +111,6 @@ func (a *agent) do(words []string) string {
 		return strings.TrimSpace(line)
 	case "send": // ADDRESS WORD: sends a datagram
 		return sendDatagrams(words[1], []byte(words[2]), 1)
-	case "flood": // ADDRESS: sends 280 KB in datagrams
-		return sendDatagrams(words[1], make([]byte, 1400), 200)
 	case "received":
 		a.mu.Lock()
 		defer a.mu.Unlock()

@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 		return
 	}
 	run := map[string]func(){
-		"agent": agentMain, "terminable": terminableMain, "stubborn": stubbornMain,
+		"agent": agentMain, "terminable": terminableMain,
 		"sleeper": forever, "parent": parentMain, "net": netMain,
 	}[child]
 	if run == nil {
@@ -149,12 +149,4 @@ func terminableMain() {
 	signal.Notify(c, syscall.SIGTERM)
 	fmt.Println("ready")
 	<-c
-}
-
-// stubbornMain ignores SIGTERM.
-func stubbornMain() {
-	signal.Ignore(syscall.SIGTERM)
-	fmt.Fprintln(os.Stderr, "I stay")
-	fmt.Println("ready")
-	forever()
 }

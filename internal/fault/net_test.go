@@ -2,14 +2,9 @@ package fault
 
 import (
 	"bufio"
-	"bytes"
-	"crypto/rand"
 	"fmt"
-	"io"
 	"net"
 	"net/netip"
-	"os/exec"
-	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -187,67 +182,6 @@ func netDown(t *testing.T, n *Net, agents []*lineChild) {
 	agents[0].expect("during", "read")
 	agents[1].expect("too", "read")
 	echo(t, n, agents[2], 1)
-}
-
-var droppedPackets = regexp.MustCompile(`dropped (\d+)`)
-
-func TestNetRate(t *testing.T) {
-	n, agents := network(t, 2)
-	if _, err := exec.LookPath("tc"); err != nil {
-		t.Skip(err)
-	}
-	ok(t, n.Rate(0, 50_000_000))
-	c := dialNode(t, n, 0)
-	data := make([]byte, 200_000)
-	rand.Read(data)
-	go c.Write(data)
-	got := make([]byte, len(data))
-	if _, err := io.ReadFull(c, got); err != nil || !bytes.Equal(got, data) {
-		t.Fatalf("other bytes, %v", err)
-	}
-	// At 1 kB/s, 280 kB cannot leave before the queue is full.
-	ok(t, n.Rate(0, 8_000))
-	agents[0].expect("ok", "flood", agentAddr(n, 1))
-	show := func() string {
-		out, err := n.Command(0, "tc", "-s", "qdisc", "show", "dev", nodeLink).CombinedOutput()
-		ok(t, err)
-		return string(out)
-	}
-	out := show()
-	if m := droppedPackets.FindStringSubmatch(out); m == nil || m[1] == "0" || !strings.Contains(out, "tbf") {
-		t.Fatalf("no packet is lost: %s", out)
-	}
-	ok(t, n.Rate(0, 0))
-	ok(t, n.Rate(0, 0))
-	if out := show(); strings.Contains(out, "tbf") {
-		t.Fatal(out)
-	}
-	echo(t, n, agents[0], 1)
-}
-
-// TestNetTwo: two networks at a time share nothing, and Close removes all.
-func TestNetTwo(t *testing.T) {
-	a, b := Require(t, 2), Require(t, 2)
-	if a.subnet.Overlaps(b.subnet) || a.slot.number == b.slot.number || a.Namespace(0) == b.Namespace(0) {
-		t.Fatalf("%v, %v", a, b)
-	}
-	if links, err := a.slot.links(); err != nil || len(links) != 3 {
-		t.Fatalf("%q, %v", links, err)
-	}
-	ok(t, a.slot.clear()) // what Close does, while nobody else can take the names
-	isEmpty(t, a.slot)
-	ok(t, a.Close())
-	ok(t, a.Close())
-	if err := a.Cut(0, 1); err == nil {
-		t.Error("a closed network was cut")
-	}
-	if err := a.Command(0, "true").Run(); err == nil {
-		t.Error("a command has run in a closed network")
-	}
-	startAgent(t, b, 1)
-	c := dialNode(t, b, 1)
-	c.write(t, "x")
-	c.read(t, "x")
 }
 
 func isEmpty(t *testing.T, s *slot) {

@@ -5,25 +5,9 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"strings"
 	"testing"
 	"time"
 )
-
-// TestProcStopped: when Stop returns, all threads have stopped.
-func TestProcStopped(t *testing.T) {
-	s := silentAgent(t)
-	ok(t, s.Stop())
-	tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", s.Pid()))
-	ok(t, err)
-	for _, task := range tasks {
-		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%s/stat", s.Pid(), task.Name()))
-		ok(t, err)
-		if _, after, _ := strings.Cut(string(stat), ") "); !strings.HasPrefix(after, "T") {
-			t.Errorf("a thread has not stopped: %s", stat)
-		}
-	}
-}
 
 // parentMain starts a sleeper, which holds the same pipe, and then waits to be killed.
 func parentMain() {

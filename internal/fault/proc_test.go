@@ -1,7 +1,6 @@
 package fault
 
 import (
-	"context"
 	"errors"
 	"os"
 	"os/exec"
@@ -83,16 +82,4 @@ func TestProcTerminate(t *testing.T) {
 	if err := s.Err(); err != nil {
 		t.Fatal(err)
 	}
-}
-
-func TestProcTerminateInVain(t *testing.T) {
-	s := startLines(t, childCommand(t, "stubborn"))
-	s.readLine()
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	err := s.Terminate(ctx)
-	if !errors.Is(err, context.Canceled) {
-		t.Fatal(err)
-	}
-	ok(t, s.Stop()) // it runs on
 }

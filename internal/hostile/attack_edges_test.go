@@ -3,9 +3,7 @@ package hostile
 import (
 	"bytes"
 	"fmt"
-	"io"
 	"net"
-	"strings"
 	"time"
 
 	"github.com/tidewire/tidewire/websocket"
@@ -70,40 +68,6 @@ var edgeAttacks = []attack{
 			}
 		})
 	}},
-	{"broken-frames", lasting, func(a *attacker) {
-		for a.again() {
-			c := a.silent(a.one(paths))
-			if c == nil {
-				return
-			}
-			junk := make([]byte, 2+a.random.IntN(200))
-			for i := range junk {
-				junk[i] = byte(a.random.Uint32())
-			}
-			if a.random.IntN(2) == 0 {
-				junk[0], junk[1] = 0x81, 0xff // a length of eight bytes, of any size
-			}
-			c.Write(junk)
-			a.pause(2 * time.Millisecond)
-			c.Close()
-		}
-	}},
-	{"garbage-http", brief, func(a *attacker) {
-		for _, request := range []string{
-			"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", "GET / HTTP/0.9\r\n\r\n", "GET\r\n\r\n", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
-			"POST /v1/streams/evil HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET /healthz HTTP/1.1\r\n\r\n",
-			"GET /v1/streams/%zz HTTP/1.1\r\nHost: x\r\n\r\n", "GET /v1/streams/..%2f..%2fetc HTTP/1.1\r\nHost: localhost\r\n\r\n",
-			"GET /" + strings.Repeat("a", 1<<20) + " HTTP/1.1\r\nHost: x\r\n\r\n", "GET / HTTP/1.1\r\n" + strings.Repeat("A: b\r\n", 100_000) + "\r\n",
-		} {
-			if c := a.raw(); c != nil {
-				c.SetWriteDeadline(time.Now().Add(time.Second))
-				io.WriteString(c, request)
-				if a.pause(20 * time.Millisecond); a.random.IntN(2) == 0 {
-					c.Close()
-				}
-			}
-		}
-	}},
 	{"pipelined-unread", lasting, func(a *attacker) {
 		for range 4 {
 			if c := a.raw(); c != nil {
@@ -129,17 +93,6 @@ var edgeAttacks = []attack{
 				}
 				a.busy(c, a.pick(8))
 				c.Close() // with a reset
-			}
-		})
-	}},
-	{"reconnect-storm", lasting, func(a *attacker) {
-		side(16, func(int) {
-			for a.again() {
-				p := a.dial("/ws")
-				if p == nil {
-					return
-				}
-				p.Close()
 			}
 		})
 	}},

@@ -30,18 +30,6 @@ var (
 
 // rightAttacks are those of users on what belongs to others. They are for closed mode alone.
 var rightAttacks = []attack{
-	{"each-right", brief, func(a *attacker) {
-		for _, a.standing = range []standing{entitled, tokenless, mistaken} {
-			every := make([]int, len(foreignRequests))
-			for i := range every {
-				every[i] = i
-			}
-			a.claim(every)
-			for i := range foreignCalls {
-				a.claimByHTTP(i)
-			}
-		}
-	}},
 	{"forbidden", lasting, func(a *attacker) {
 		a.standing = entitled
 		side(4, func(int) {
@@ -51,6 +39,7 @@ var rightAttacks = []attack{
 					some[i] = a.pick(len(foreignRequests))
 				}
 				a.claim(some)
+				a.claimByHTTP(a.pick(len(foreignCalls)))
 			}
 		})
 	}},

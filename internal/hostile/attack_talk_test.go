@@ -8,7 +8,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 
@@ -191,27 +190,6 @@ func (a *attacker) hear(payload []byte, answers map[int]message) {
 	}
 	if m.ID > 0 && (m.Type == "ok" || m.Type == "error") {
 		answers[m.ID] = m
-	}
-}
-
-// off are the codes with which the server may refuse any request of an attacker: those of the limits, and those of
-// attackers without a good token.
-func (a *attacker) off(code string) bool {
-	switch code {
-	case "rate_limited", "too_many_connections", "overloaded", "unavailable", "stopping":
-		return true
-	case "unauthenticated", "invalid_token", "token_expired":
-		return a.standing != entitled
-	}
-	return false
-}
-
-// refusal checks that the request, with id 1, is rejected with one of the
-// codes, if it is answered.
-func (a *attacker) refusal(path, request string, codes ...string) {
-	m, answered := a.converse(path, request).answers[1]
-	if answered && (m.Type != "error" || !slices.Contains(codes, m.Code) && !a.off(m.Code)) {
-		a.wrong("taken", "%.300s on %s was answered %+v, want one of %v", request, path, m, codes)
 	}
 }
 

@@ -1,37 +1,12 @@
 package hostile
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"strings"
-
-	"github.com/tidewire/tidewire/websocket"
 )
 
-// wordAttacks send invalid content: names that belong to others, ambiguous JSON, texts that are no names.
+// wordAttacks send content that is costly to read, or about what is being removed.
 var wordAttacks = []attack{
-	{"reserved-names", brief, func(a *attacker) {
-		codes := []string{"invalid_name", "not_found", "reserved_name", "forbidden", "queue_stream"}
-		for _, name := range []string{"tidewire.rooms", "tidewire.anything", "evil-queue"} { // evil-queue belongs to the attack, but its stream belongs to the server
-			a.refusal("/ws", fmt.Sprintf(`{"type":"publish","stream":%q,"key":%q,"payload":"","id":1}`, name, bigRoom), codes...)
-			if name != "evil-queue" { // clients may read this one
-				a.refusal("/ws", fmt.Sprintf(`{"type":"subscribe","stream":%q,"from":"start","id":1}`, name), codes...)
-				a.refusal("/ws", fmt.Sprintf(`{"type":"enqueue","queue":%q,"payload":"x","id":1}`, name), codes...)
-				a.denied("GET", "/v1/streams/"+name+"/messages", "")
-				a.denied("POST", "/v1/queues/"+name, "{}")
-				a.denied("DELETE", "/v1/queues/"+name, "")
-			}
-			a.refusal("/ws", fmt.Sprintf(`{"type":"commit","stream":%q,"group":"g","position":1,"id":1}`, name), codes...)
-			a.denied("DELETE", "/v1/streams/"+name, "")
-			a.denied("POST", "/v1/streams/"+name, `{"keyed":false,"partitions":2}`)
-			for _, payload := range []string{"", "{", "null", "[]", "\x00"} { // rows that no room could read
-				body, _ := json.Marshal(map[string]string{"key": "stored-evil", "payload": payload})
-				a.denied("POST", "/v1/streams/"+name+"/messages", string(body))
-			}
-		}
-		a.converse("/ws", `{"type":"join","room":"stored-evil","id":1}`, `{"type":"chat","room":"stored-evil","text":"x","id":2}`, `{"type":"join","room":"stored-evil","history":10,"id":3}`)
-	}},
 	{"deep-json", brief, func(a *attacker) {
 		bodies := []string{
 			"streams/evil-0/messages", "streams/evil-0", "streams/evil-0/groups/g/commit", "events", "events/query", "events/project",
@@ -79,15 +54,5 @@ var wordAttacks = []attack{
 			a.call("DELETE", "/v1/streams/evil-short", "")
 			a.call("DELETE", "/v1/queues/evil-brief", "")
 		}
-	}},
-	{"large-bodies", brief, func(a *attacker) {
-		large := bytes.Repeat([]byte("x"), 2<<20)
-		a.denied("POST", "/v1/streams/evil-0/messages", `{"payload":"`+string(large)+`"}`)
-		a.denied("POST", "/v1/streams/evil-0/messages?raw", string(large))
-		for _, path := range paths {
-			frame(a.silent(path), websocket.OpText, large)
-		}
-		many := `{"type":"publish","stream":"evil-0","messages":[` + strings.TrimSuffix(strings.Repeat(`{"payload":""},`, 1001), ",") + `],"id":1}`
-		a.refusal("/ws", many, "too_many_messages")
 	}},
 }

@@ -20,7 +20,7 @@ var rules = []string{
 	"producer: enqueue queue:{claim.of}", "consumer: consume queue:{claim.of}", "HTTP-consumer: consume queue:{claim.of}", "operator: inspect queue:{claim.of}",
 	"talker: join,chat room:{claim.of}", "listener: join,history room:{claim.of}",
 	"appender: append,query events:default#good", "watcher: query events:default#good",
-	"feeder: write ingest:*", "monitor: metrics,profile server:*",
+	"monitor: metrics,profile server:*",
 	"preparer: admin,publish stream:**", "preparer: admin,enqueue queue:**", "preparer: join,chat room:" + bigRoom, "preparer: append events:default#evil",
 
 	"evil: join,chat,history,presence room:evil*", "evil: join,chat,history,presence room:stored-evil*", "evil: join,chat,history room:" + bigRoom,
@@ -80,19 +80,15 @@ func (g *gate) evil(user string) string {
 // manners are how a well-behaved client proves who it is.
 type manners struct {
 	byMessage bool          // and not in the handshake
-	life      time.Duration // of its tokens
 	renews    time.Duration // how often it renews its token unasked; 0: when the server says that it ends
 }
 
 // mannersOf differ from client to client, and are always the same for one.
-func mannersOf(who, path string) manners {
-	if strings.HasPrefix(path, "/ws/ingest") { // has no messages of its own
-		return manners{life: longLife}
-	}
+func mannersOf(who string) manners {
 	hash := fnv.New32()
 	hash.Write([]byte(who))
 	n := hash.Sum32()
-	m := manners{byMessage: n%2 == 0, life: shortLife}
+	m := manners{byMessage: n%2 == 0}
 	if n%3 == 0 {
 		m.renews = 10 * time.Second // the server takes one token each 6 s
 	}

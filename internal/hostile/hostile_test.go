@@ -179,7 +179,7 @@ func (w *world) citizens(set settings) []citizen {
 	}
 	all := []citizen{
 		&publishers{w: w, stream: "good-0", publish: 1, readers: 1}, &publishers{w: w, stream: "good-1", publish: 1, readers: 1}, newJobs(w, "good-jobs", false),
-		newTalkers(w, "good", false), newTalkers(w, "stored-good", true), &slots{w: w}, &feeder{w: w},
+		newTalkers(w, "good", false), newTalkers(w, "stored-good", true), &slots{w: w},
 		&publishers{w: w, stream: "good-regulars", regular: true, publish: 4 * regular, readers: regular},
 	}
 	if set.Closed {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"strconv"
 	"sync"
 	"time"
 
@@ -60,9 +59,9 @@ func (w *world) connect(g *generation, who, path string, talk func(*line) error)
 	known := sync.OnceFunc(func() { <-connecting })
 	defer known()
 	cfg := websocket.Config{MaxMessage: 4 << 20}
-	manners := mannersOf(who, path)
+	manners := mannersOf(who)
 	if w.gate != nil && !manners.byMessage {
-		cfg.Header = http.Header{"Authorization": {bearer(w.gate.token(who, manners.life))}}
+		cfg.Header = http.Header{"Authorization": {bearer(w.gate.token(who, shortLife))}}
 	}
 	c, err := websocket.Dial(ctx, "ws://"+g.addr+path, cfg)
 	if err != nil {
@@ -81,7 +80,7 @@ func (w *world) connect(g *generation, who, path string, talk func(*line) error)
 // authenticate sends a new token. Requests may follow at once.
 func (l *line) authenticate() {
 	l.renewed = time.Now()
-	l.ask(authID, `{"type":"auth","token":%q,"id":%d}`, l.w.gate.token(l.who, l.manners.life), authID)
+	l.ask(authID, `{"type":"auth","token":%q,"id":%d}`, l.w.gate.token(l.who, shortLife), authID)
 }
 
 // ask sends a request with that id.
@@ -95,7 +94,7 @@ func (l *line) say(format string, args ...any) {
 	l.Flush()
 }
 
-// next passes received messages to handle, or returns after a moment if there are none. A message that is a number is a count. An error means that the
+// next passes received messages to handle, or returns after a moment if there are none. An error means that the
 // connection has ended.
 func (l *line) next(handle func(message)) error {
 	if err := l.w.giveUp.Err(); err != nil {
@@ -111,9 +110,7 @@ func (l *line) next(handle func(message)) error {
 			continue
 		}
 		var m message
-		if n, err := strconv.ParseInt(string(raw.Payload), 10, 64); err == nil {
-			m = message{Type: "count", Count: n}
-		} else if err := json.Unmarshal(raw.Payload, &m); err != nil {
+		if err := json.Unmarshal(raw.Payload, &m); err != nil {
 			l.w.fault(l.who, "not understood", "%.200q: %v", raw.Payload, err)
 			continue
 		}

@@ -133,18 +133,6 @@ func TestMeter_RefusalsTakeNothing(t *testing.T) {
 	refused("requests of the user", 0)
 }
 
-func TestMeter_NoneCostsNothing(t *testing.T) {
-	t.Parallel()
-	c := New(Config{}).New()
-	if m := c.Meter(); m != nil {
-		t.Error("there is a meter without a rate")
-	}
-	var m *Meter
-	if _, ok := m.Take(time.Time{}, 1); !ok || m.Owe(time.Time{}, 1, 1) != 0 {
-		t.Error("no meter has a limit")
-	}
-}
-
 // TestMeter_Rests: after two seconds' worth of refusals nothing is read for a while, also because of another connection of the user. In that time the client is
 // not said to have paused.
 func TestMeter_Rests(t *testing.T) {

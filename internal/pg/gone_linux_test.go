@@ -57,31 +57,6 @@ func TestHosts_MachineGone(t *testing.T) {
 	t.Logf("a query that waited failed after %v", time.Since(vanished).Round(time.Millisecond))
 }
 
-// TestHosts_MachineGonePromoted: the primary's machine is gone, and the standby is promoted: writes continue there.
-func TestHosts_MachineGonePromoted(t *testing.T) {
-	t.Parallel()
-	p := startPair(t)
-	m, login := onMachine(t, p.Primary)
-	standby := parse(t, p.Standby.URL()).ConnConfig
-	pool := openPool(t, pg.PoolConfig{URL: fmt.Sprintf("host=%s,%s port=%d,%d %s target_session_attrs=read-write", m.Host, standby.Host, m.Port, standby.Port, login)})
-	insert(t, pool, 1)
-	p.CatchUp(t)
-	m.Vanish(t)
-	vanished := time.Now()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	_, err := pool.Exec(ctx, `INSERT INTO public.t VALUES (2)`)
-	wantGone(t, "an insert", err)
-	t.Logf("an insert failed after %v", time.Since(vanished).Round(time.Millisecond))
-	after := promote(t, p)
-	promoted := time.Now()
-	insert(t, pool, 3)
-	t.Logf("inserted %v after the promotion", time.Since(promoted).Round(time.Millisecond))
-	if n := rows(t, after, `n = 3`); n != 1 {
-		t.Error("not inserted on the new primary")
-	}
-}
-
 func acquire(t *testing.T, ctx context.Context, pool *pgxpool.Pool) *pgxpool.Conn {
 	t.Helper()
 	conn, err := pool.Acquire(ctx)

@@ -164,26 +164,3 @@ func TestGroup_Linger(t *testing.T) {
 		}
 	})
 }
-
-// TestGroup_LargeBatchDoesNotLinger: where 16 KiB arrive within a commit, no batch waits for
-// more.
-func TestGroup_LargeBatchDoesNotLinger(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const commit = 300 * time.Microsecond
-		c := runGroup(t, commit, 0, 1000)
-		var callers sync.WaitGroup
-		const calls, last = 5000, 100 // no call follows the last ones, so they may wait
-		for i := range calls {
-			callers.Go(func() {
-				began := time.Now()
-				c.callWith(t, 1<<10)
-				if took := time.Since(began); took > 3*commit && i < calls-last {
-					t.Errorf("answered after %v", took)
-				}
-			})
-			time.Sleep(20 * time.Microsecond)
-		}
-		callers.Wait()
-		c.stop()
-	})
-}

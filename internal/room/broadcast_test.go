@@ -39,19 +39,6 @@ func TestHub_Broadcast(t *testing.T) {
 	}
 }
 
-// TestHub_BroadcastAlone: without other nodes, a message to a room without members makes no room.
-func TestHub_BroadcastAlone(t *testing.T) {
-	t.Parallel()
-	hub := room.NewHub(room.Config{})
-	hub.Broadcast("empty", websocket.OpText, []byte("x"))
-	if n := hub.Stats().Rooms; n != 0 {
-		t.Errorf("%d rooms", n)
-	}
-	if names, more, count := hub.Members("empty"); names != nil || more || count != 0 {
-		t.Errorf("members %v, %v, %d", names, more, count)
-	}
-}
-
 // TestHub_Members counts all connections, and names each user once, up to 1,000.
 func TestHub_Members(t *testing.T) {
 	t.Parallel()

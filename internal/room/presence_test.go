@@ -474,17 +474,3 @@ func TestPresence_LaggingWatcherIsClosedIfItAsked(t *testing.T) {
 	slow.conn.Close(websocket.StatusPolicyViolation, "")
 	quick.is(t, 4, "ghost", "quick")
 }
-
-// TestPresence_RoomEmptied: the next member finds an empty room.
-func TestPresence_RoomEmptied(t *testing.T) {
-	t.Parallel()
-	l := newLobby(t, room.Config{})
-	for range 3 {
-		alice, bob := l.watch(t, "alice"), l.watch(t, "bob")
-		alice.is(t, 2, "alice", "bob")
-		bob.is(t, 2, "alice", "bob")
-		alice.conn.Abort()
-		bob.conn.Abort()
-		waitStats(t, l.hub, room.Stats{})
-	}
-}

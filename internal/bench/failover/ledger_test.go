@@ -65,25 +65,6 @@ func TestLedger_FormerPrimary(t *testing.T) {
 	wantBroken(t, l, PromiseFenced, 1)
 }
 
-// TestLedger_FormerPrimaryReturned: without a quorum, nodes may use a former primary that is back until they
-// notice.
-func TestLedger_FormerPrimaryReturned(t *testing.T) {
-	t.Parallel()
-	now := time.Now()
-	for _, c := range []struct {
-		quorum bool
-		sent   time.Duration // after its return
-		broken int
-	}{{false, time.Second, 0}, {false, 2 * time.Second, 1}, {true, time.Second, 1}} {
-		l := NewLedger()
-		l.Promoted(now)
-		l.Returned(now.Add(time.Second))
-		l.Acknowledged("s", contentOf(1, 1), 9, now.Add(time.Second+c.sent))
-		l.Fence("s", []int64{1000}, c.quorum)
-		wantBroken(t, l, PromiseFenced, c.broken)
-	}
-}
-
 func TestCheckSeats(t *testing.T) {
 	t.Parallel()
 	l := NewLedger()

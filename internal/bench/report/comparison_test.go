@@ -46,20 +46,3 @@ func TestRivals(t *testing.T) {
 		}
 	}
 }
-
-func TestWinner_OfOneLoad(t *testing.T) {
-	t.Parallel()
-	r := bench.NewResult("chat-saturation", nil)
-	add := func(target, load string, delivered, due, p99 float64) {
-		r.AddTrial(target+load, "", map[string]float64{"deliveries_per_second": delivered, "due_deliveries_per_second": due, "latency_p99_ms": p99})
-		r.Row(target + load).Labels = map[string]string{"target": target}
-	}
-	add("quick", " 200 clients", 100, 100, 1)
-	add("late", " 1000 clients", 5_400_000, 4_999_000, 400) // what is from before does not count
-	add("tidewire", " 1000 clients", 4_995_000, 4_995_000, 11)
-	add("lossy", " 1000 clients", 500_000, 1_300_000, 5)
-	const want = "tidewire 1000 clients: 4,995,000 deliveries/s, 9.99 × lossy 1000 clients; p99 of its latency 11 ms; one repeat: indicative."
-	if got := winner(r); got != want {
-		t.Errorf("got %q", got)
-	}
-}

@@ -50,42 +50,9 @@ func samples(t *testing.T) []report.File {
 	}
 }
 
-func TestHTML_Golden(t *testing.T) {
-	t.Parallel()
-	page := rendered(t, report.HTML, samples(t)...)
-	for _, name := range []string{"uPlot.iife.min.js", "uPlot.min.css", "report.js", "report.css"} {
-		data, err := os.ReadFile(filepath.Join("assets", name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		before := len(page)
-		if page = strings.Replace(page, string(data), name, 1); len(page) == before {
-			t.Errorf("the page lacks %s", name)
-		}
-	}
-	golden(t, "report.html", page)
-}
-
-func TestMarkdown_Golden(t *testing.T) {
-	t.Parallel()
-	golden(t, "report.md", rendered(t, report.Markdown, samples(t)...))
-}
-
 func TestCSV_Golden(t *testing.T) {
 	t.Parallel()
 	golden(t, "report.csv", rendered(t, report.CSV, samples(t)...))
-}
-
-func TestHTML_SoakTrends(t *testing.T) {
-	t.Parallel()
-	f := open(t, "soak", soakFixture())
-	for _, text := range []string{rendered(t, report.HTML, f), strings.ReplaceAll(rendered(t, report.Markdown, f), `\`, "")} {
-		for _, want := range []string{"memory of the server", "68.7 MiB", "51.5", "85.8", "rises", "no trend: the interval includes 0", "FAIL", "no growth"} {
-			if !strings.Contains(html.UnescapeString(text), want) {
-				t.Errorf("a soak's report lacks %q", want)
-			}
-		}
-	}
 }
 
 // void are elements without an end tag.

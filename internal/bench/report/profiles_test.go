@@ -43,11 +43,6 @@ func measured() []*bench.Result {
 	return results
 }
 
-func TestCompareProfiles_Golden(t *testing.T) {
-	t.Parallel()
-	compare(t, report.CompareProfiles("", measured()...), "profiles.txt")
-}
-
 func TestCompareProfiles_Choice(t *testing.T) {
 	t.Parallel()
 	results := measured()

@@ -29,22 +29,6 @@ func TestTable_Golden(t *testing.T) {
 	compare(t, r, "ingest.txt")
 }
 
-func TestTable_GoldenChat(t *testing.T) {
-	t.Parallel()
-	r := bench.NewResult("chat-saturation", nil)
-	r.Environment = bench.Environment{CPU: "Some CPU", Cores: 2, MemoryBytes: 24 << 30, OS: "linux/amd64", Kernel: "6.1"}
-	r.AddTrial("tidewire 1000 clients", "serve --only chat", map[string]float64{
-		"messages_per_second": 5000, "offered": 150_000, "accepted": 150_000, "unsent": 0, "received": 149_850_000, "lost": 0, "deliveries_per_second": 4_995_000, "drop_rate": 0, "errors": 0,
-		"connections": 1000, "peak_connections": 1000, "latency_p50_ms": 4.321, "latency_p99_ms": 9.876,
-		"server_cpu_cores": 0.72, "server_cpu_seconds_per_million_deliveries": 0.144, "server_peak_rss_bytes": 40 << 20, "binary_bytes": 26 << 20,
-	})
-	r.AddTrial("other 1000 clients", "", map[string]float64{"deliveries_per_second": 950_000, "drop_rate": 0.78123, "errors": 7, "unsent": 12, "lost": 117_067_000})
-	r.AddNote("absent", "", "not built: needs cargo")
-	r.Row("tidewire 1000 clients").Verdicts = []bench.Check{{Name: "no crash", OK: true, Detail: "fine"}, {Name: "no decay", Detail: "half"}}
-	r.Check("sent", true, "all")
-	compare(t, r, "chat.txt")
-}
-
 func compare(t *testing.T, r *bench.Result, file string) {
 	t.Helper()
 	r.Finish()

@@ -36,32 +36,3 @@ func TestWriters_LateAtTheEnd(t *testing.T) {
 		}
 	})
 }
-
-// slow is a side that answers each call after the same time.
-type slow struct{ delay time.Duration }
-
-func (s slow) send(_ context.Context, _, _ int, _ [][]byte, done func(error)) error {
-	time.AfterFunc(s.delay, func() { done(nil) })
-	return nil
-}
-
-func (slow) close() {}
-
-// TestWriters_Latency: without a rate, latency counts from when a call is made, not
-// from when its writer began to wait for a free slot.
-func TestWriters_Latency(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		const delay = 10 * time.Millisecond
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		w := &writers{load: QueueLoad{Writers: 1, InFlight: 1, Batch: 1, Payload: 64}, side: slow{delay}, all: newMeters(1), sent: make([]int, 1)}
-		if err := w.run(ctx); err != nil {
-			t.Fatal(err)
-		}
-		latency := w.all.sum()[warmUp].Latency
-		if worst := latency.Quantile(1); latency.Count() < 90 || worst < delay || worst > delay*11/10 {
-			t.Errorf("%d calls, the slowest %v; want about 100, of %v", latency.Count(), worst, delay)
-		}
-	})
-}

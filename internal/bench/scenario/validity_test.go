@@ -1,15 +1,12 @@
 package scenario
 
 import (
-	"context"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/tidewire/tidewire/eventstore"
 	"github.com/tidewire/tidewire/internal/bench"
-	"github.com/tidewire/tidewire/internal/bench/internal/faulty"
 	"github.com/tidewire/tidewire/internal/pgtest"
 )
 
@@ -59,32 +56,6 @@ func TestNothingMeasured_Queue(t *testing.T) {
 			nothingMeasured(t, result, "messages_per_second")
 		})
 	}
-}
-
-// lateLog answers no append before the measured phase is over.
-type lateLog struct{ *eventstore.Store }
-
-func (l lateLog) Append(ctx context.Context, events ...eventstore.Event) (eventstore.Appended, error) {
-	at, err := l.Store.Append(ctx, events...)
-	for range 10 {
-		faulty.Slow.Wait()
-	}
-	return at, err
-}
-
-func TestNothingMeasured_Events(t *testing.T) {
-	t.Parallel()
-	db := pgtest.Open(t)
-	result := bench.NewResult("events", nil)
-	err := Events(t.Context(), EventsConfig{
-		Datasets: []string{"tiny"}, Ops: []string{"append"}, Concurrency: []int{1}, Batch: []int{1},
-		Duration: 100 * time.Millisecond, Repeat: 1, Database: EventsDatabase{Pool: db.Pool, URL: db.URL}, Progress: t.Logf,
-		through: func(store *eventstore.Store) eventLog { return lateLog{store} },
-	}, result)
-	if err != nil {
-		t.Fatal(err)
-	}
-	nothingMeasured(t, result, "calls_per_second")
 }
 
 // TestCheckSent: at most one message in a hundred may be unsent, of those sent and

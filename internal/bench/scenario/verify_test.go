@@ -58,16 +58,3 @@ func messagesTable(t *testing.T) pgtest.DB {
 	}
 	return db
 }
-
-func TestVerify_LargePayloads(t *testing.T) {
-	t.Parallel()
-	db := messagesTable(t)
-	const size = 700_000 // more than the buffer that rows are parsed in
-	if _, err := scenario.RawCopy(t.Context(), db.Pool, 2, 3, size); err != nil {
-		t.Fatal(err)
-	}
-	s, err := scenario.Verify(t.Context(), db.Pool, time.Time{}, 2, 3, size)
-	if err != nil || !s.OK() || s.Rows != 6 {
-		t.Errorf("%v, %v", s, err)
-	}
-}

@@ -3,7 +3,6 @@ package natsrelay_test
 import (
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"slices"
@@ -12,6 +11,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"go.uber.org/goleak"
 
+	"github.com/tidewire/tidewire/internal/fault"
 	"github.com/tidewire/tidewire/internal/relay"
 	"github.com/tidewire/tidewire/internal/relay/natsrelay"
 	"github.com/tidewire/tidewire/internal/relay/natstest"
@@ -190,13 +190,17 @@ func TestRelay_ServerRestarts(t *testing.T) {
 func TestRelay_HangingServer(t *testing.T) {
 	t.Parallel()
 	s := natstest.Start(t, &server.Options{})
-	hang := make(chan struct{})
-	r, err := natsrelay.Start(natsrelay.Config{Node: "n", Cluster: "c", URL: "nats://" + hangingProxy(t, s.Addr().String(), hang), Log: slog.New(slog.DiscardHandler)})
+	proxy, err := fault.NewProxy(s.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { proxy.Close() })
+	r, err := natsrelay.Start(natsrelay.Config{Node: "n", Cluster: "c", URL: "nats://" + proxy.Addr(), Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(r.Close)
-	close(hang)
+	proxy.StallOneWay(fault.ToTarget)
 	for n := 0; r.Publish("x", make([]byte, 64<<10)) == nil; n++ {
 		if n == 10_000 {
 			t.Fatal("the server takes everything: the test shows nothing")
@@ -207,56 +211,4 @@ func TestRelay_HangingServer(t *testing.T) {
 		t.Error(err)
 	}
 	stop()
-}
-
-// hangingProxy returns the address of a proxy that reads nothing more of its clients after hang.
-func hangingProxy(t *testing.T, to string, hang <-chan struct{}) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	done := make(chan struct{})
-	t.Cleanup(func() {
-		close(done)
-		l.Close()
-	})
-	go func() {
-		for {
-			client, err := l.Accept()
-			if err != nil {
-				return
-			}
-			behind, err := net.Dial("tcp", to)
-			if err != nil {
-				client.Close()
-				continue
-			}
-			go func() {
-				<-done
-				client.Close()
-				behind.Close()
-			}()
-			go io.Copy(client, behind)
-			go func() {
-				b := make([]byte, 4096)
-				for {
-					n, err := client.Read(b)
-					if err != nil {
-						return
-					}
-					if _, err := behind.Write(b[:n]); err != nil {
-						return
-					}
-					select {
-					case <-hang:
-						<-done
-						return
-					default:
-					}
-				}
-			}()
-		}
-	}()
-	return l.Addr().String()
 }

@@ -143,15 +143,3 @@ func Ingest(acks Vice, store func(messages [][]byte)) *Server {
 		}
 	})
 }
-
-// Silent returns a server that answers nothing, and passes all messages of a
-// connection to store when the connection ends.
-func Silent(store func(messages [][]byte)) *Server {
-	return start(Honest, func(*websocket.Conn) session {
-		var messages [][]byte
-		return session{
-			message: func(p []byte) { messages = append(messages, bytes.Clone(p)) },
-			ended:   func() { store(messages) },
-		}
-	})
-}
