@@ -386,3 +386,17 @@ func TestNewKeySet_Addresses(t *testing.T) {
 		}
 	}
 }
+
+func FuzzParseKeySet(f *testing.F) {
+	f.Add([]byte(`{"keys":[{"kty":"OKP","crv":"Ed25519","kid":"a","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}`))
+	f.Add([]byte(`{"keys":[{"kty":"RSA","n":"AQAB","e":"AQAB"}]}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		keys, _, err := ParseKeySet(text)
+		if err != nil {
+			return
+		}
+		for _, k := range keys {
+			k.verifies(signed{header: header{Algorithm: k.algorithms()[0]}, input: text, signature: make([]byte, 64)})
+		}
+	})
+}

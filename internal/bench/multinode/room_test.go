@@ -155,3 +155,93 @@ func TestRoom_Promises(t *testing.T) {
 		})
 	}
 }
+
+// TestRoom_Open: what was sent before a repair stays open until it is received or told.
+func TestRoom_Open(t *testing.T) {
+	t.Parallel()
+	p := newParty()
+	p.says(p.carol, 1)
+	p.hears(p.ann, p.carol, 1)
+	p.hears(p.bob, p.carol, 1)
+	p.says(p.carol, 3)
+	sent := p.snapshot()
+	p.says(p.carol, 3) // after the repair
+	want := func(open int) {
+		t.Helper()
+		if n := p.open(sent); n != open {
+			t.Errorf("%d are open, want %d", n, open)
+		}
+	}
+	want(3)
+	p.hears(p.ann, p.carol, 2, 3, 4)
+	want(3)
+	p.gap(p.bob, 2)
+	want(1)
+	p.hears(p.bob, p.carol, 4)
+	want(0)
+	if p.quiet() != true {
+		t.Error("all are acknowledged")
+	}
+	p.send(p.ann)
+	if p.quiet() {
+		t.Error("one is not acknowledged")
+	}
+}
+
+// TestRoom_Presence: a watcher is right if it has exactly the users and connections that are there.
+func TestRoom_Presence(t *testing.T) {
+	t.Parallel()
+	p := newParty()
+	want := func(what string, right bool) {
+		t.Helper()
+		if wrong := p.wrong(); (wrong == "") != right {
+			t.Errorf("%s: %q", what, wrong)
+		}
+	}
+	want("nothing told", false)
+	p.present(p.bob, 3, []string{"ann", "bob", "carol"}, nil, nil)
+	want("all", true)
+	p.present(p.bob, 4, nil, nil, nil)
+	want("one connection more", false)
+	p.present(p.bob, 3, nil, []string{"dora"}, nil)
+	want("one user more", false)
+	p.present(p.bob, 3, nil, nil, []string{"carol"})
+	want("another user", false)
+	p.present(p.bob, 3, nil, []string{"carol"}, []string{"dora"})
+	want("all again", true)
+	p.end(p.carol)
+	want("one has left", false)
+	p.present(p.bob, 2, nil, nil, []string{"carol"})
+	want("that is told", true)
+	p.members = 3
+	want("one connects again", false)
+	p.begin("dora", life{1, 2}, false)
+	want("one is joining", false)
+}
+
+func TestNumbers_Within(t *testing.T) {
+	t.Parallel()
+	var none *numbers
+	if none.has(3) || none.within(0, 100) != 0 {
+		t.Error("a nil set has something")
+	}
+	n := &numbers{}
+	var all []int
+	for x := 1; x < 400; x += 1 + x%7 {
+		n.add(x)
+		all = append(all, x)
+	}
+	for first := range 200 {
+		for _, last := range []int{first - 1, first, first + 1, first + 63, first + 64, 1000} {
+			want := 0
+			for _, x := range all {
+				if first <= x && x <= last {
+					want++
+				}
+			}
+			if got := n.within(first, last); got != want {
+				t.Fatalf("%d numbers from %d to %d, want %d", got, first, last, want)
+			}
+		}
+	}
+}
