@@ -200,3 +200,30 @@ func TestNewAccess_malformed(t *testing.T) {
 		}
 	}
 }
+
+func FuzzAccess(f *testing.F) {
+	f.Add("https://app.example.com", "a.example:80", "https://*.example.com")
+	f.Add("null", "[::1]:80", "http://[::1]:5173")
+	f.Fuzz(func(t *testing.T, page, host, pattern string) {
+		a, err := NewAccess(AccessConfig{Origins: []string{pattern}, Loopback: true})
+		if err != nil {
+			a = nil
+		}
+		r := visit("http://x", "Origin", page)
+		r.Host = host
+		if a.Check(r) != nil {
+			return
+		}
+		o, ok := parseOrigin(page)
+		if !ok {
+			t.Fatalf("page %q is accepted", page)
+		}
+		if server, _, _ := splitHost(host); o.host == server {
+			return
+		}
+		_, domain, below := strings.Cut(strings.ToLower(pattern), "://*.")
+		if a == nil || below && !strings.HasSuffix(o.host, "."+strings.TrimSuffix(strings.Split(domain, ":")[0], ".")) {
+			t.Errorf("page %q of server %q with pattern %q is accepted", page, host, pattern)
+		}
+	})
+}
