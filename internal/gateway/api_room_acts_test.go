@@ -30,6 +30,8 @@ func TestKick(t *testing.T) {
 		w.ask(`{"type":"join","room":"b","user":"ann","id":2}`, `{"id":2,"type":"ok"}`)
 	}
 	bob.until(`"count":3`)
+	c.want("GET", "/v1/rooms/a/members", "", 200, `{"room":"a","count":4,"members":["ann","bob"],"stored":false,"silent":["deaf"]}`)
+	elsewhere.want("GET", "/v1/rooms/a/members", "", 200, `{"room":"a","count":1,"members":["ann"],"stored":false}`)
 	c.want("POST", "/v1/rooms/a/kick", `{"user":"ann"}`, 200, `{"connections":3,"silent":["deaf"]}`)
 	c.want("POST", "/v1/rooms/a/kick", `{"user":"ann"}`, 200, `{"connections":0,"silent":["deaf"]}`)
 	for _, w := range ann {

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,6 +20,7 @@ type fakeEvents struct {
 	mu      sync.Mutex
 	events  []engine.Event
 	changed chan struct{}
+	hidden  atomic.Bool // the store of that name was asked
 }
 
 func newFakeEvents() *fakeEvents { return &fakeEvents{changed: make(chan struct{})} }
@@ -31,6 +33,7 @@ func matches(q engine.EventQuery, e engine.Event) bool {
 }
 
 func (f *fakeEvents) Append(_ context.Context, store string, _ *engine.RequestID, events []engine.Event, c *engine.EventCondition) (at engine.AppendedEvents, err error) {
+	f.hidden.CompareAndSwap(false, store == "hidden")
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {
@@ -54,7 +57,8 @@ func (f *fakeEvents) Append(_ context.Context, store string, _ *engine.RequestID
 	return at, nil
 }
 
-func (f *fakeEvents) Query(_ context.Context, _ string, q engine.EventQuery, r engine.EventRange) (found []engine.Event, err error) {
+func (f *fakeEvents) Query(_ context.Context, store string, q engine.EventQuery, r engine.EventRange) (found []engine.Event, err error) {
+	f.hidden.CompareAndSwap(false, store == "hidden")
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, e := range f.events {

@@ -164,12 +164,12 @@ func TestEverything_Requests(t *testing.T) {
 	w.next() // hello, with a version
 	for _, text := range []string{
 		`"type":"publish","stream":"s","messages":[{"payload":"x","key":"k","headers":{"h":1}}]`,
-		`"type":"enqueue","queue":"q","payload_base64":"YQ==","priority":1,"client":"c","sequence":1`,
-		`"type":"append","events":[{"type":"E"}],"client":"c","sequence":1`,
+		`"type":"enqueue","queue":"q","payload_base64":"YQ==","key":"k","headers":{},"priority":1,"client":"c","sequence":1`,
+		`"type":"append","store":"a","events":[{"type":"E"}],"client":"c","sequence":1`,
 		`"type":"query","store":"a","query":{},"after":1`,
 		`"type":"project","store":"a","queries":[{}]`,
-		`"type":"subscribe","store":"a","query":{},"subscription":"e"`,
-		`"type":"chat","text":"x","ts":1,"on_lag":"gap"`,
+		`"type":"subscribe","store":"a","query":{},"subscription":"e","credits":1`,
+		`"type":"chat","text":"x","ts":1,"on_lag":"gap"`, `"type":"join","on_lag":"disconnect"`, `"type":"credit","subscription":"e","n":1`,
 		`"type":"auth","token":"any"`,
 	} {
 		if got := w.code("{" + text + `,"id":"x"}`); got != "ok" {

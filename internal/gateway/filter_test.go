@@ -182,20 +182,6 @@ func TestFilter_Resumed(t *testing.T) {
 	})
 }
 
-// TestFilter_Group: in a group that is not shared, the positions that are told may be committed.
-func TestFilter_Group(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		streams, _, _, addr := serveAll(t)
-		mixed(streams, 19)
-		c := connect(t, addr)
-		c.ask(`{"type":"subscribe","id":2,"stream":"orders","subscription":"f","group":"g","keys":["k1"]}`, `{"type":"ok","id":2,"position":0}`)
-		if got, told := c.filtered("f", 19); fmt.Sprint(got) != "[2 7 12 17]" || told == 0 {
-			t.Errorf("got %v, and %d positions", got, told)
-		}
-		c.ask(`{"type":"commit","id":3,"stream":"orders","group":"g","position":19}`, `{"type":"ok","id":3,"position":19}`)
-	})
-}
-
 func TestFilter_WhatIsRefused(t *testing.T) {
 	t.Parallel()
 	_, _, _, addr := serveAll(t)

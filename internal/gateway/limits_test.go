@@ -1,11 +1,9 @@
 package gateway_test
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/netip"
 	"strings"
@@ -78,7 +76,7 @@ func TestLimits_User(t *testing.T) {
 	if got := third.code(fmt.Sprintf(`{"type":"auth","id":"x","token":%q}`, one)); got != "ok" {
 		t.Fatal(got)
 	}
-	resp, body := l.refusedHandshake("Authorization: Bearer " + two + "\r\n")
+	resp, body := client{t, l.addr}.fetch("GET", "/ws", "", "Authorization", "Bearer "+two, "Connection", "Upgrade", "Upgrade", "websocket", "Sec-WebSocket-Version", "13", "Sec-WebSocket-Key", "AAAAAAAAAAAAAAAAAAAAAA==")
 	if resp.StatusCode != http.StatusTooManyRequests || resp.Header.Get("Retry-After") == "" || !strings.Contains(body, `"code":"too_many_connections"`) ||
 		!strings.Contains(body, `"retry_after_ms":`) || !resp.Close {
 		t.Errorf("a fourth connection got %d %v %s", resp.StatusCode, resp.Header, body)
@@ -154,49 +152,4 @@ func TestLimits_Forwarded(t *testing.T) {
 	if got := l.once("GET", "/v1/streams", "", "X-Forwarded-For", "2001:db8:0:1::9"); got != "200" { // sockets of proxies do not count
 		t.Errorf("HTTP got %s", got)
 	}
-}
-
-// TestLimits_Pending: a socket whose client is not known is pending until the client says who it is, in the handshake or by a message.
-func TestLimits_Pending(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		l := serveLimited(t, "", limits.Config{Connections: 1000, Pending: 15}, false, nil)
-		token := tokenOf(t, "ann", time.Hour)
-		for range 30 {
-			if w, status, _ := l.dial("/ws", bearer(token)); w == nil {
-				t.Fatalf("a client with a token got %d", status)
-			}
-		}
-		var nobody *wire
-		for range 15 {
-			nobody, _, _ = l.dial("/ws", nil)
-		}
-		if s := l.registry.Stats(); s.Pending != 15 {
-			t.Errorf("%d are pending, want 15", s.Pending)
-		}
-		if got := nobody.code(fmt.Sprintf(`{"type":"auth","id":"x","token":%q}`, token)); got != "ok" {
-			t.Error(got)
-		}
-		if s := l.registry.Stats(); s.Pending != 14 {
-			t.Errorf("%d are pending, want 14", s.Pending)
-		}
-	})
-}
-
-// refusedHandshake does a handshake, and returns the response.
-func (l *limited) refusedHandshake(header string) (*http.Response, string) {
-	l.t.Helper()
-	conn, err := net.Dial("tcp", l.addr)
-	if err != nil {
-		l.t.Fatal(err)
-	}
-	defer conn.Close()
-	conn.SetDeadline(time.Now().Add(patience))
-	io.WriteString(conn, "GET /ws HTTP/1.1\r\n"+upgradeHeaders+header+"\r\n")
-	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
-	if err != nil {
-		l.t.Fatal(err)
-	}
-	body, _ := io.ReadAll(resp.Body)
-	resp.Body.Close()
-	return resp, string(body)
 }

@@ -1,7 +1,6 @@
 package gateway_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -67,34 +66,12 @@ func TestRates_Bytes(t *testing.T) {
 	}
 }
 
-// TestRates_Closed: a client that goes on for too long is closed with 4429, on each endpoint with answers, and by Pings alone. One that waits as long as
-// it is told is not, although it settles messages and answers Pings meanwhile.
+// TestRates_Closed: a client that goes on for too long is closed with 4429, on each endpoint with answers, and by Pings alone.
 func TestRates_Closed(t *testing.T) {
 	for _, path := range []string{"/ws", "/ws/chat", "/ws?ping"} {
 		t.Run(path, func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
 				l := serveLimited(t, "", limits.Config{RequestRate: 2}, true, nil)
-				patient, _, _ := l.dial(path, nil)
-				settle := `{"type":"ack","queue":"jobs","delivery":"1"}`
-				if path == "/ws/chat" {
-					settle = `{"type":"pong"}`
-				}
-				for range 9 {
-					answer := ""
-					for !strings.Contains(answer, "rate_limited") {
-						send(t, patient.socket, `{"type":"leave-not","id":"x"}`)
-						answer = patient.next()
-					}
-					var told struct {
-						After int `json:"retry_after_ms"`
-					}
-					json.Unmarshal([]byte(answer), &told)
-					patient.Queue(websocket.OpPong, nil)
-					for range 4 {
-						send(t, patient.socket, settle)
-						time.Sleep(time.Duration(told.After)*time.Millisecond/4 + time.Millisecond)
-					}
-				}
 				op, text := websocket.OpText, `{"type":"leave-not"}`
 				if path == "/ws?ping" {
 					op, text = websocket.OpPing, ""
@@ -173,31 +150,6 @@ func TestRates_Tokens(t *testing.T) {
 			t.Errorf("%s: 30 tokens were taken", path)
 		}
 	}
-}
-
-// TestLimits_JSONBombs: JSON that is nested too deeply is refused, wherever it is, on all doors.
-func TestLimits_JSONBombs(t *testing.T) {
-	t.Parallel()
-	l := serveLimited(t, "", limits.Config{}, true, nil)
-	const depth = 100_000
-	ws, chat := connect(t, l.addr), &wire{socket: dial(t, "ws://"+l.addr+"/ws/chat"), t: t}
-	for _, bomb := range []string{strings.Repeat("[", depth) + strings.Repeat("]", depth), strings.Repeat(`{"a":`, depth) + "1" + strings.Repeat("}", depth), strings.Repeat("[", 64) + strings.Repeat("]", 64)} {
-		for kind, field := range map[string]string{"publish": "headers", "append": "events", "query": "query", "ack": "other", "chat": "data", "join": "other", "nonsense": "data"} {
-			for _, c := range []*wire{ws, chat} {
-				a := c.refusedWith(fmt.Sprintf(`{"id":"x","type":%q,%q:%s}`, kind, field, bomb))
-				// A field of another type is refused as that, and not looked into.
-				if a.Code != "malformed" || !strings.Contains(a.Message, "nested too deeply") && !(c == ws && strings.HasPrefix(a.Message, field) && strings.Contains(a.Message, ": want a")) {
-					t.Errorf("%s with %s: %+v", kind, field, a)
-				}
-			}
-		}
-		for _, path := range []string{"streams/orders/messages", "events/query"} {
-			if status, body := (client{t, l.addr}).do("POST", "/v1/"+path, `{"headers":`+bomb+`}`); status != http.StatusBadRequest || !strings.Contains(body, "nested too deeply") {
-				t.Errorf("%s: %d %s", path, status, body)
-			}
-		}
-	}
-	ws.ask(`{"type":"publish","stream":"orders","payload":"1","headers":{"a":`+strings.Repeat("[", 60)+strings.Repeat("]", 60)+`},"id":1}`, `{"type":"ok","id":1,"position":1}`)
 }
 
 // TestRates_Handshakes: only handshakes have no rate.

@@ -239,23 +239,6 @@ func TestShare_RightsEnd(t *testing.T) {
 	testkit.Eventually(t, "it is no member", func() bool { return m.look(func() bool { return m.closed }) })
 }
 
-// TestShare_CBOR: a member may speak CBOR.
-func TestShare_CBOR(t *testing.T) {
-	t.Parallel()
-	member, addr := serveShared(t, nil)
-	w := dialCBOR(t, addr)
-	type m = map[string]any
-	if got := w.ask(m{"type": "subscribe", "id": 1, "stream": "orders", "group": "g", "share": true, "keys": []string{"k1"}}); got["type"] != "ok" {
-		t.Fatal(got)
-	}
-	member.gets(assigned(0), share(0, 1, 2), engine.Share{Revoked: []int{0}})
-	for _, want := range []string{"assigned", "message", "position", "revoked"} {
-		if got := w.next(); got["type"] != want || (want == "message" || want == "position") && got["partition"] != uint64(0) {
-			t.Errorf("got %v, want %s", got, want)
-		}
-	}
-}
-
 // TestShare_WhatIsRefused: streams that do not exist or belong to a queue, and filters of events.
 func TestShare_WhatIsRefused(t *testing.T) {
 	t.Parallel()

@@ -129,15 +129,6 @@ func send(t *testing.T, c socket, texts ...string) {
 	}
 }
 
-// expect reads messages and expects exactly these.
-func expect(t *testing.T, c socket, want ...string) {
-	t.Helper()
-	w := &wire{socket: c, t: t}
-	if w.want(want...); len(w.read) > 0 {
-		t.Fatalf("got %q after %q", w.read, want)
-	}
-}
-
 // endOf reads to the end of a connection, and returns what came and the error there.
 func endOf(c socket) (all []string, err error) {
 	c.SetReadDeadline(time.Now().Add(patience))
