@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -180,54 +179,4 @@ func TestFilter_Resumed(t *testing.T) {
 		}
 		following.Wait()
 	})
-}
-
-func TestFilter_WhatIsRefused(t *testing.T) {
-	t.Parallel()
-	_, _, _, addr := serveAll(t)
-	c := connect(t, addr)
-	keys := strings.Repeat(`"k",`, 100) + `"k"`
-	headers := ""
-	for n := range 11 {
-		headers += fmt.Sprintf(`,"h%d":"x"`, n)
-	}
-	for fields, want := range map[string]string{
-		`"share":true`:              "invalid: share: want a group beside it",
-		`"share":true,"after":1`:    "invalid: share: want a group beside it",
-		`"share":1`:                 "malformed: share: want true or false",
-		`"share":"yes","group":"g"`: "malformed: share: want true or false",
-		`"keys":"k"`:                "malformed: keys: want an array",
-		`"keys":[1]`:                "malformed: keys[0]: want a string",
-		`"keys":[]`:                 "malformed: keys: want 1 to 100 keys",
-		`"keys":["a",""]`:           "invalid: keys[1]: want a key of 1 to 1024 bytes",
-		`"keys":["` + strings.Repeat("k", 1025) + `"]`: "invalid: keys[0]: want a key of 1 to 1024 bytes",
-		`"keys":[` + keys + `]`:                        "invalid: keys: want at most 100 keys",
-		`"headers":"h"`:                                "malformed: headers: want an object",
-		`"headers":{}`:                                 "malformed: headers: want 1 to 10 headers",
-		`"headers":{"a":1}`:                            "malformed: headers.a: want a string",
-		`"headers":{"a":null}`:                         "malformed: headers.a: want a string",
-		`"headers":{` + headers[1:] + `}`:              "invalid: headers: want at most 10 headers",
-		`"partition":1`:                                "unknown_field: partition: subscribe has no such field",
-		`"key":"k"`:                                    "unknown_field: key: subscribe has no such field",
-	} {
-		got := c.refusedWith(`{"type":"subscribe","id":"x","stream":"orders",` + fields + `}`)
-		if text := got.Code + ": " + got.Message; text != want {
-			t.Errorf("%.60s: %s, want %s", fields, text, want)
-		}
-	}
-	for text, want := range map[string]string{
-		`"type":"commit","stream":"orders","group":"g","partition":-1,"position":1`:         "malformed",
-		`"type":"commit","stream":"orders","group":"g","partition":"a","position":1`:        "malformed",
-		`"type":"commit","stream":"orders","group":"g","partition":0,"position":1`:          "fenced",
-		`"type":"commit","stream":"orders","group":"other","partition":3,"position":1`:      "fenced",
-		`"type":"commit","stream":"orders","group":"g","partition":1.5,"position":1`:        "malformed",
-		`"type":"commit","stream":"orders","group":"g","partition":1e300,"position":1`:      "malformed",
-		`"type":"commit","stream":"orders","group":"g","share":true,"position":1`:           "unknown_field",
-		`"type":"commit","stream":"orders","group":"g","partition":2147483648,"position":1`: "malformed",
-	} {
-		if got := c.code(`{"id":"x",` + text + `}`); got != want {
-			t.Errorf("%s: %s, want %s", text, got, want)
-		}
-	}
-	client{t, addr}.refused("POST", "/v1/streams/orders/groups/g/commit", `{"position":1,"partition":0}`, 400, "unknown_field")
 }

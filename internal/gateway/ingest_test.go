@@ -126,6 +126,7 @@ func TestIngest_AfterTheCommit(t *testing.T) {
 	})
 }
 
+// TestIngest_BareEndStoresWholeMessages: a connection that ends in the middle of a message has stored those before it.
 func TestIngest_BareEndStoresWholeMessages(t *testing.T) {
 	t.Parallel()
 	store := &memory{}
@@ -134,7 +135,7 @@ func TestIngest_BareEndStoresWholeMessages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	io.WriteString(conn, "GET /ws/ingest HTTP/1.1\r\n"+upgradeHeaders+"\r\n")
+	io.WriteString(conn, "GET /ws/ingest HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n")
 	var frames []byte
 	for _, text := range []string{"one", "two", "cut in the middle"} {
 		frames = websocket.AppendMaskedFrame(frames, websocket.OpText, [4]byte{1, 2, 3, 4}, []byte(text))

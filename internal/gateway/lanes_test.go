@@ -1,7 +1,6 @@
 package gateway_test
 
 import (
-	"errors"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -131,21 +130,6 @@ func TestLanes_Settings(t *testing.T) {
 			if c.want("done"); q.code != "" && !strings.Contains(got, `"code":"`+q.code+`"`) || q.code == "" && id != "" && got != `{"id":7,"type":"ok"}` || id != "" && !strings.Contains(got, `"id":7`) {
 				t.Errorf("%s%s: got %q, want %q", q.message, id, got, q.code)
 			}
-		}
-	}
-}
-
-// TestLanes_NeverRead: a client that never reads is closed with a reason.
-func TestLanes_NeverRead(t *testing.T) {
-	t.Parallel()
-	for _, path := range []string{"/ws", "/ws?variant=plain"} {
-		_, addr := serveLanes(t, gateway.LanesConfig{DummyEvery: time.Millisecond, LagTimeout: 200 * time.Millisecond})
-		c := dial(t, "ws://"+addr+path)
-		waitMetric(t, addr, "tidewire_connections_opened_total 1") // it is counted after the handshake
-		waitMetric(t, addr, "tidewire_connections 0")
-		_, err := endOf(c)
-		if closed, ok := errors.AsType[*websocket.CloseError](err); path == "/ws" && (!ok || closed.Code != websocket.StatusPolicyViolation || closed.Reason != "reads too slowly") {
-			t.Errorf("%s: ended with %v", path, err)
 		}
 	}
 }

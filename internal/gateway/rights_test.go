@@ -109,45 +109,6 @@ func TestAuth_FieldsTwice(t *testing.T) {
 	}
 }
 
-// both are the answers to a request on /ws and by HTTP.
-func (c closed) both(token, ws, http, fields string) (answers []string) {
-	c.t.Helper()
-	w := c.as("/ws", token)
-	send(c.t, w.socket, `{"id":1,`+ws+fields+`}`)
-	answers = append(answers, w.next())
-	w.Abort()
-	if http != "" {
-		_, text := client{c.t, c.addr}.do("POST", http, `{`+fields+`}`, "Authorization", "Bearer "+token)
-		answers = append(answers, text)
-	}
-	return answers
-}
-
-// TestAuth_ConditionsTellNothing: conditions, counts and queries of foreign events are refused, whether there are such events or not.
-func TestAuth_ConditionsTellNothing(t *testing.T) {
-	t.Parallel()
-	c := serveClosed(t, func(cfg *gateway.Config) { cfg.Engine.Events = silentEvents{} })
-	token := tokenOf(t, "ann", time.Hour, "query,append events:default#t:1")
-	const own = `"events":[{"type":"A","tags":["t:1"]}],`
-	for _, query := range []string{
-		`{"items":[{"tags":["t:2"]}]}`, `{"items":[{"types":["theirs"]}]}`, `{"items":[{"tags":["t:1"]},{"tags":["t:2"]}]}`, `{}`, `{"items":[]}`, `{"items":[{}]}`,
-	} {
-		for _, d := range []struct{ ws, http, fields string }{
-			{`"type":"append",`, "/v1/events", own + `"condition":{"query":` + query + `}`}, {`"type":"project",`, "/v1/events/project", `"queries":[{"items":[{"tags":["t:1"]}]},` + query + `]`},
-			{`"type":"query",`, "/v1/events/query", `"query":` + query + `,"before":2,"backwards":true`}, {`"type":"subscribe","subscription":"s",`, "", `"query":` + query + `,"credits":0`},
-		} {
-			for _, answer := range c.both(token, d.ws, d.http, d.fields) {
-				if !strings.Contains(answer, `"forbidden"`) {
-					t.Errorf("%s%s: %s", d.ws, d.fields, answer)
-				}
-			}
-		}
-	}
-	if got := c.status("GET", "/v1/events/types", "", token); got != "403 forbidden" {
-		t.Errorf("the types of all events: %s", got)
-	}
-}
-
 // deliveriesOf are the tokens of the deliveries of a receive by HTTP.
 func (c closed) deliveriesOf(token string, most int) (tokens []string) {
 	c.t.Helper()

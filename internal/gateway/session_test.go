@@ -196,24 +196,6 @@ func TestSession_ManyLargeAnswers(t *testing.T) {
 	}
 }
 
-// TestSession_LargeAnswersAtTheEnd: the server stops while more answer bytes are pending than may be unacknowledged. Nothing is read any
-// more, including pongs, and the answers are still sent.
-func TestSession_LargeAnswersAtTheEnd(t *testing.T) {
-	t.Parallel()
-	events, server, addr := holdEvents(t)
-	c := connect(t, addr)
-	send(t, c.socket, `{"type":"query","id":1}`, `{"type":"query","id":1}`)
-	testkit.Eventually(t, "both are asked", func() bool { return events.asked.Load() == 2 })
-	stopped := shutdown(t, server)
-	stopping(t, addr)
-	close(events.let)
-	if all, err := endOf(c); len(all) != 2 || !isClose(err, websocket.StatusGoingAway) {
-		t.Errorf("%d of 2 answers, and then %v", len(all), err)
-	}
-	c.Close(websocket.StatusGoingAway, "")
-	stopped()
-}
-
 // TestSession_QueriesWithoutClient: a client disconnects while its queries wait. They are not started, since nobody receives the answers.
 func TestSession_QueriesWithoutClient(t *testing.T) {
 	t.Parallel()

@@ -78,12 +78,12 @@ func expose(t *testing.T, server *gateway.Server, registry *limits.Registry, net
 	return strings.TrimPrefix(front.URL, "http://")
 }
 
-// serveAll serves all endpoints, with a stream orders and a queue jobs.
+// serveAll serves all endpoints, with a stream orders and a queue jobs, and event stores.
 func serveAll(t *testing.T) (*fakeStreams, *fakeQueues, *gateway.Server, string) {
 	t.Helper()
 	streams, queues := newFakeStreams(t, "orders"), newFakeQueues(t, "jobs")
 	server, addr := serve(t, gateway.Config{
-		Engine:     engine.Engine{Ingest: (&memory{}).source, Streams: streams, Queues: queues},
+		Engine:     engine.Engine{Ingest: (&memory{}).source, Streams: streams, Queues: queues, Events: newFakeEvents()},
 		Sessions:   gateway.SessionConfig{MaxSubscriptions: 3},
 		MaxMessage: 256 << 10,
 	})
