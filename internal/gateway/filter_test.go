@@ -3,14 +3,10 @@ package gateway_test
 import (
 	"encoding/json"
 	"fmt"
-	"math/rand/v2"
-	"slices"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/tidewire/tidewire/internal/engine"
-	"github.com/tidewire/tidewire/internal/gateway"
 )
 
 // mixed adds messages with the keys k0 to k4 in turn, and in every second one a header.
@@ -117,66 +113,5 @@ func TestFilter_PositionsAreRare(t *testing.T) {
 		if seconds := int(time.Since(began) / time.Second); told > seconds+1 || told < seconds-1 {
 			t.Errorf("%d positions in %d s", told, seconds)
 		}
-	})
-}
-
-// TestFilter_Resumed: clients with the same filter and with others, which break off in the middle of everything and resume after the last position at
-// this or another server, get each message that the filter takes once, in order, while messages come.
-func TestFilter_Resumed(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		const messages = 1000
-		streams := newFakeStreams(t, "orders")
-		var addrs []string
-		for range 2 {
-			_, addr := serve(t, gateway.Config{Engine: engine.Engine{Streams: streams}})
-			addrs = append(addrs, addr)
-		}
-		var following sync.WaitGroup
-		for i, f := range []struct {
-			filter string
-			takes  func(position int64) bool
-		}{
-			{`,"keys":["k1","k2"]`, func(p int64) bool { return (p-1)%5 == 1 || (p-1)%5 == 2 }}, {`,"keys":["k2","k1"]`, func(p int64) bool { return (p-1)%5 == 1 || (p-1)%5 == 2 }},
-			{`,"keys":["k2"]`, func(p int64) bool { return (p-1)%5 == 2 }}, {`,"keys":["k2"]`, func(p int64) bool { return (p-1)%5 == 2 }}, {`,"keys":["none"]`, func(int64) bool { return false }},
-			{``, func(int64) bool { return true }}, {``, func(int64) bool { return true }}, {`,"headers":{"zone":"a"}`, func(p int64) bool { return p%2 == 1 }},
-		} {
-			following.Go(func() {
-				random := rand.New(rand.NewPCG(1, uint64(i)))
-				var got, want []int64
-				for after := int64(0); after < messages; {
-					c := connect(t, addrs[random.IntN(2)])
-					credits := 1 + random.IntN(100)
-					send(t, c.socket, fmt.Sprintf(`{"type":"subscribe","stream":"orders","after":%d,"credits":%d%s}`, after, credits, f.filter))
-					for range random.IntN(credits) + 1 {
-						if after == messages {
-							break
-						}
-						var p pushed
-						line := c.next()
-						if err := json.Unmarshal([]byte(line), &p); err != nil || p.Type != "message" && p.Type != "position" || p.Position <= after {
-							t.Errorf("%s after %d with %s", line, after, f.filter)
-							return
-						}
-						if after = p.Position; p.Type == "message" {
-							got = append(got, after)
-						}
-					}
-					c.Abort()
-				}
-				for p := range int64(messages) {
-					if f.takes(p + 1) {
-						want = append(want, p+1)
-					}
-				}
-				if !slices.Equal(got, want) {
-					t.Errorf("%s: got %d messages, want %d", f.filter, len(got), len(want))
-				}
-			})
-		}
-		for n := 0; n < messages; n += 20 {
-			mixed(streams, 20)
-			time.Sleep(20 * time.Millisecond)
-		}
-		following.Wait()
 	})
 }

@@ -133,24 +133,3 @@ func TestLanes_Settings(t *testing.T) {
 		}
 	}
 }
-
-// TestLanes_Shutdown ends a flood with the closing handshake.
-func TestLanes_Shutdown(t *testing.T) {
-	t.Parallel()
-	for _, path := range []string{"/ws", "/ws?variant=plain"} {
-		server, addr := serveLanes(t, gateway.LanesConfig{DummySize: 1 << 20, DummyEvery: time.Millisecond})
-		c := dialAs(t, "ws://"+addr+path, websocket.Config{MaxMessage: 4 << 20})
-		if _, err := c.Read(); err != nil {
-			t.Fatal(err)
-		}
-		stopped := shutdown(t, server)
-		if got := closeOf(t, c); got != websocket.StatusGoingAway {
-			t.Errorf("%s: closed with %d, want code 1001", path, got)
-		}
-		c.Close(websocket.StatusGoingAway, "")
-		stopped()
-		if status, _ := (client{t, addr}).do("GET", "/ws", ""); status != 503 {
-			t.Errorf("%s: a connection after the stop got %d, want 503", path, status)
-		}
-	}
-}

@@ -25,7 +25,7 @@ type limited struct {
 }
 
 // serveLimited serves in closed mode, in which everybody may do much, or in open mode.
-func serveLimited(t *testing.T, network string, cfg limits.Config, open bool, change func(*gateway.Config)) limited {
+func serveLimited(t *testing.T, cfg limits.Config, open bool, change func(*gateway.Config)) limited {
 	t.Helper()
 	l := limited{registry: limits.New(cfg), closed: closed{t: t, streams: newFakeStreams(t, "orders"), queues: newFakeQueues(t, "jobs")}}
 	gw := gateway.Config{
@@ -47,7 +47,7 @@ func serveLimited(t *testing.T, network string, cfg limits.Config, open bool, ch
 		})
 	})
 	l.server = gateway.New(gw)
-	l.addr = expose(t, l.server, l.registry, network)
+	l.addr = expose(t, l.server, l.registry)
 	return l
 }
 
@@ -68,7 +68,7 @@ func (l *limited) dial(path string, header http.Header) (*wire, int, string) {
 // TestLimits_User: the connections of one user count together, whichever token they have, on every endpoint, in the handshake and by a message.
 func TestLimits_User(t *testing.T) {
 	t.Parallel()
-	l := serveLimited(t, "", limits.Config{UserConnections: 3, Pending: 100}, false, nil)
+	l := serveLimited(t, limits.Config{UserConnections: 3, Pending: 100}, false, nil)
 	one, two := tokenOf(t, "ann", time.Hour), tokenOf(t, "ann", 2*time.Hour)
 	first, _, _ := l.dial("/ws", bearer(one))
 	l.dial("/ws/ingest", bearer(two))
@@ -129,7 +129,7 @@ func (l *limited) once(method, path, token string, more ...string) string {
 func TestLimits_Forwarded(t *testing.T) {
 	t.Parallel()
 	cfg := limits.Config{AddressConnections: 2}
-	l := serveLimited(t, "127.0.0.1:0", cfg, true, nil)
+	l := serveLimited(t, cfg, true, nil)
 	for i := range 2 {
 		l.dial("/ws", bearer("", "X-Forwarded-For", fmt.Sprint("198.51.100.", i)))
 	}
@@ -137,7 +137,7 @@ func TestLimits_Forwarded(t *testing.T) {
 		t.Error("a client evades its limit by a header")
 	}
 	cfg.Proxies = limits.Proxies{netip.MustParsePrefix("127.0.0.0/8")}
-	l = serveLimited(t, "127.0.0.1:0", cfg, true, nil)
+	l = serveLimited(t, cfg, true, nil)
 	for i := range 4 {
 		if w, status, _ := l.dial("/ws", bearer("", "X-Forwarded-For", fmt.Sprint("6.6.6.6, 198.51.100.", i))); w == nil {
 			t.Errorf("client %d got %d", i, status)

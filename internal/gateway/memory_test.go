@@ -2,7 +2,6 @@ package gateway_test
 
 import (
 	"bufio"
-	"context"
 	"encoding/json"
 	"fmt"
 	"net"
@@ -77,27 +76,12 @@ func (e *roomEvents) untilEnded(after, upTo int) int {
 	return after
 }
 
-// heldAppends delays appends until the test releases them, or their context ends.
-type heldAppends struct {
-	*fakeEvents
-	let chan struct{}
-}
-
-func (h heldAppends) Append(ctx context.Context, store string, as *engine.RequestID, events []engine.Event, condition *engine.EventCondition) (engine.AppendedEvents, error) {
-	select {
-	case <-h.let:
-	case <-ctx.Done():
-		return engine.AppendedEvents{}, ctx.Err()
-	}
-	return h.fakeEvents.Append(ctx, store, as, events, condition)
-}
-
 // TestBudget_Requests: requests that wait for a store are counted until they are answered. They use at most the budget, and evicted connections
 // free the memory of theirs.
 func TestBudget_Requests(t *testing.T) {
 	t.Parallel()
 	const limit = 8 << 20
-	events := heldAppends{newFakeEvents(), make(chan struct{})}
+	events := &heldEvents{fakeEvents: newFakeEvents(), let: make(chan struct{}), appends: true}
 	account := budget.New(limit)
 	_, addr := serve(t, gateway.Config{Engine: engine.Engine{Events: events}, Budget: account})
 	appending := func(size int) []byte {

@@ -21,7 +21,7 @@ const oneRequest = 0.0001
 func TestRates_Requests(t *testing.T) {
 	t.Parallel()
 	for _, open := range []bool{true, false} {
-		l := serveLimited(t, "", limits.Config{RequestRate: oneRequest}, open, nil)
+		l := serveLimited(t, limits.Config{RequestRate: oneRequest}, open, nil)
 		c, _, _ := l.dial("/ws", bearer(tokenOf(t, "ann", time.Hour)))
 		c.ask(`{"type":"publish","stream":"orders","payload":"1","id":1}`, `{"type":"ok","id":1,"position":1}`)
 		a := c.refusedWith(`{"type":"publish","stream":"orders","payload":"2","id":"x"}`)
@@ -57,7 +57,7 @@ func TestRates_Requests(t *testing.T) {
 // TestRates_Bytes: a message over the rate of bytes is refused without being decoded.
 func TestRates_Bytes(t *testing.T) {
 	t.Parallel()
-	l := serveLimited(t, "", limits.Config{ByteRate: 1, MaxMessage: 1000}, true, nil)
+	l := serveLimited(t, limits.Config{ByteRate: 1, MaxMessage: 1000}, true, nil)
 	c, _, _ := l.dial("/ws", nil)
 	pad := strings.Repeat("x", 900)
 	c.ask(`{"type":"publish","stream":"orders","payload":"`+pad+`","id":1}`, `{"type":"ok","id":1,"position":1}`)
@@ -71,7 +71,7 @@ func TestRates_Closed(t *testing.T) {
 	for _, path := range []string{"/ws", "/ws/chat", "/ws?ping"} {
 		t.Run(path, func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
-				l := serveLimited(t, "", limits.Config{RequestRate: 2}, true, nil)
+				l := serveLimited(t, limits.Config{RequestRate: 2}, true, nil)
 				op, text := websocket.OpText, `{"type":"leave-not"}`
 				if path == "/ws?ping" {
 					op, text = websocket.OpPing, ""
@@ -95,7 +95,7 @@ func TestRates_Closed(t *testing.T) {
 func TestRates_Ingest(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		store := &memory{}
-		l := serveLimited(t, "", limits.Config{RequestRate: 1}, true, func(cfg *gateway.Config) { cfg.Engine = engine.Engine{Ingest: store.source} })
+		l := serveLimited(t, limits.Config{RequestRate: 1}, true, func(cfg *gateway.Config) { cfg.Engine = engine.Engine{Ingest: store.source} })
 		w, _, _ := l.dial("/ws/ingest", nil)
 		for range 20 {
 			send(t, w.socket, "x")
@@ -136,7 +136,7 @@ func TestRates_EarlyPings(t *testing.T) {
 // TestRates_Tokens: a client that sends one token after the other is told to wait.
 func TestRates_Tokens(t *testing.T) {
 	t.Parallel()
-	l := serveLimited(t, "", limits.Config{Pending: 100}, false, nil)
+	l := serveLimited(t, limits.Config{Pending: 100}, false, nil)
 	token := tokenOf(t, "ann", time.Hour)
 	for _, path := range []string{"/ws", "/ws/chat"} {
 		c, _, _ := l.dial(path, bearer(token))
@@ -155,7 +155,7 @@ func TestRates_Tokens(t *testing.T) {
 // TestRates_Handshakes: only handshakes have no rate.
 func TestRates_Handshakes(t *testing.T) {
 	t.Parallel()
-	l := serveLimited(t, "", limits.Config{RequestRate: oneRequest}, true, nil)
+	l := serveLimited(t, limits.Config{RequestRate: oneRequest}, true, nil)
 	l.once("GET", "/v1/streams", "")
 	for _, r := range [][]string{{"GET", "/ws/nothing", "websocket"}, {"GET", "/ws/../v1/streams", "websocket"}, {"POST", "/ws", "websocket"}, {"GET", "/ws/chat", "x"}} {
 		if got := l.once(r[0], r[1], "", "Connection", "Upgrade", "Upgrade", r[2]); got != "429 rate_limited" {
@@ -175,7 +175,7 @@ func TestRates_Handshakes(t *testing.T) {
 // TestRates_Chunked: bodies of unknown length are refused while the user owes bytes.
 func TestRates_Chunked(t *testing.T) {
 	t.Parallel()
-	l := serveLimited(t, "", limits.Config{Pending: 100, RequestRate: 1000, ByteRate: 1 << 10, MaxMessage: 1 << 20}, false, nil)
+	l := serveLimited(t, limits.Config{Pending: 100, RequestRate: 1000, ByteRate: 1 << 10, MaxMessage: 1 << 20}, false, nil)
 	for n := 0; ; n++ {
 		if n > 200 {
 			t.Fatal("200 bodies of 64 KiB at 4 KiB a second are taken")
@@ -197,7 +197,7 @@ func TestRates_Chunked(t *testing.T) {
 // TestRates_ContentLength: a request that announces a large body, and does not send it, is no debt of the others of its address.
 func TestRates_ContentLength(t *testing.T) {
 	t.Parallel()
-	l := serveLimited(t, "", limits.Config{RequestRate: 1000, ByteRate: 8 << 20, MaxMessage: 1 << 20}, true, nil)
+	l := serveLimited(t, limits.Config{RequestRate: 1000, ByteRate: 8 << 20, MaxMessage: 1 << 20}, true, nil)
 	victim, _, _ := l.dial("/ws", nil)
 	conn := unread(t, l.addr, "POST /v1/queues/jobs/ack", "Content-Type: application/json\r\nContent-Length: 4611686018427387904\r\n")
 	conn.SetReadDeadline(time.Now().Add(patience))

@@ -152,10 +152,11 @@ func TestSession_Chats(t *testing.T) {
 	alice.ask(`{"type":"publish","id":4,"stream":"orders","payload":"x"}`, `{"type":"ok","id":4,"position":1}`)
 }
 
-// heldEvents answers queries when the test allows it.
+// heldEvents answers queries when the test allows it, and appends, if these are held too.
 type heldEvents struct {
 	*fakeEvents
 	let                chan struct{}
+	appends            bool
 	asked, now, atOnce atomic.Int64
 }
 
@@ -165,6 +166,17 @@ func (h *heldEvents) Query(ctx context.Context, store string, q engine.EventQuer
 	defer h.now.Add(-1)
 	<-h.let
 	return h.fakeEvents.Query(ctx, store, q, r)
+}
+
+func (h *heldEvents) Append(ctx context.Context, store string, as *engine.RequestID, events []engine.Event, condition *engine.EventCondition) (engine.AppendedEvents, error) {
+	if h.appends {
+		select {
+		case <-h.let:
+		case <-ctx.Done():
+			return engine.AppendedEvents{}, ctx.Err()
+		}
+	}
+	return h.fakeEvents.Append(ctx, store, as, events, condition)
 }
 
 // holdEvents serves events with one event of 200 KiB.

@@ -37,7 +37,7 @@ type fakeStream struct {
 }
 
 func newFakeStreams(t *testing.T, names ...string) *fakeStreams {
-	f := &fakeStreams{commits: newCommits(t), streams: make(map[string]*fakeStream), grown: make(chan struct{}), page: 10}
+	f := &fakeStreams{commits: new(commits), streams: make(map[string]*fakeStream), grown: make(chan struct{}), page: 10}
 	for _, name := range names {
 		f.streams[name] = &fakeStream{groups: make(map[string]int64), opts: engine.StreamOptions{Keyed: true}}
 	}

@@ -1,15 +1,12 @@
 package gateway_test
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/tidewire/tidewire/internal/testkit"
-	"github.com/tidewire/tidewire/websocket"
 )
 
 // positions reads messages of a subscription, and expects the positions from first to last.
@@ -116,40 +113,4 @@ func TestSubscribe_Credits(t *testing.T) {
 	}
 	send(t, c.socket, `{"type":"credit","subscription":"orders","n":100}`)
 	c.positions("orders", 18, 30)
-}
-
-// TestSubscribe_SlowReaderHoldsOnePage: the server reads from the store only as fast as the peer reads, and answers overtake the messages. A stop in
-// the middle of a catch-up ends it.
-func TestSubscribe_SlowReaderHoldsOnePage(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		streams, _, server, addr := serveAll(t)
-		const total = 2000
-		fill(streams, "orders", total, 10<<10)
-		c, other := connect(t, addr), connect(t, addr)
-		for _, w := range []*wire{c, other} {
-			send(t, w.socket, `{"type":"subscribe","stream":"orders","after":0}`)
-		}
-		time.Sleep(5 * time.Second)
-		// Bytes in flight are bounded by the credit that pongs give, at most 4 MiB, plus one page.
-		if pulled := pulled(streams); pulled < 2 || pulled*10*(10<<10) > 2*5<<20 {
-			t.Errorf("%d pages of 100 KiB were read for two peers that take nothing", pulled)
-		}
-		send(t, c.socket, `{"type":"publish","id":"late","stream":"orders","payload":"last"}`)
-		testkit.Eventually(t, "it is published", func() bool { return streams.stored("orders") == total+1 })
-		at := 0
-		for n := range total + 2 {
-			if strings.HasPrefix(c.next(), `{"type":"ok"`) {
-				at = n
-			}
-		}
-		if at == 0 || at > total/2 {
-			t.Errorf("the answer came after %d of %d messages", at, total)
-		}
-		go server.Shutdown(context.Background())
-		for _, w := range []*wire{c, other} {
-			if got := closeOf(t, w); got != websocket.StatusGoingAway {
-				t.Errorf("closed with %d, want a Close frame with 1001", got)
-			}
-		}
-	})
 }

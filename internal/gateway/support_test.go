@@ -7,7 +7,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -46,23 +45,16 @@ func serve(t *testing.T, cfg gateway.Config) (*gateway.Server, string) {
 		cfg.Chat.PingInterval, cfg.Chat.PongTimeout = time.Hour, time.Hour
 	}
 	server := gateway.New(cfg)
-	return server, expose(t, server, nil, "")
+	return server, expose(t, server, nil)
 }
 
-// expose gives a server an address, until the end of the test. With a registry its sockets are counted; network may name another one.
-func expose(t *testing.T, server *gateway.Server, registry *limits.Registry, network string) string {
+// expose gives a server an address, until the end of the test. With a registry its sockets are counted.
+func expose(t *testing.T, server *gateway.Server, registry *limits.Registry) string {
 	t.Helper()
 	if bubbled() {
 		return serveInBubble(t, server, registry)
 	}
 	front := httptest.NewUnstartedServer(server)
-	if network != "" {
-		front.Listener.Close()
-		var err error
-		if front.Listener, err = net.Listen("tcp", network); err != nil {
-			t.Skip(err)
-		}
-	}
 	if registry != nil {
 		front.Listener, front.Config.ConnContext = registry.Listener(front.Listener), limits.ConnContext
 	}
