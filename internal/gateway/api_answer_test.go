@@ -38,21 +38,6 @@ func TestAPI_HalfClosed(t *testing.T) {
 	}
 }
 
-// TestAPI_StopDoesNotWaitForAReader: a stop does not wait for a client that has stopped reading in the middle of an answer.
-func TestAPI_StopDoesNotWaitForAReader(t *testing.T) {
-	t.Parallel()
-	streams := newFakeStreams(t, "orders")
-	fill(streams, "orders", 120, 200_000) // more than sockets hold
-	server, addr := serve(t, gateway.Config{Engine: engine.Engine{Streams: streams}, DrainTimeout: 50 * time.Millisecond})
-	conn := unread(t, addr, "GET /v1/streams/orders/messages?limit=1000", "")
-	conn.SetReadDeadline(time.Now().Add(patience))
-	if _, err := io.ReadFull(conn, make([]byte, 1000)); err != nil { // the answer has begun
-		t.Fatal(err)
-	}
-	server.EndPolls()
-	shutdown(t, server)()
-}
-
 // postBody sends a request whose body does not come, or not all of it, and returns what comes up to the end of the connection.
 func postBody(t *testing.T, addr, headers, body string) string {
 	t.Helper()

@@ -28,7 +28,7 @@ type listed struct {
 }
 
 // guarded serves in closed mode with rules, an API key, callers without a token, and a function that grants the name "asked".
-func guarded(t *testing.T, change ...func(*gateway.Config)) (c closed, key string) {
+func guarded(t *testing.T) (c closed, key string) {
 	t.Helper()
 	made, key, err := auth.NewAPIKey("shop", []string{"read stream:orders"}, time.Now().Add(time.Hour))
 	if err != nil {
@@ -52,9 +52,6 @@ func guarded(t *testing.T, change ...func(*gateway.Config)) (c closed, key strin
 	})
 	return serveClosed(t, func(cfg *gateway.Config) {
 		cfg.Auth.Policy, cfg.Nodes, cfg.Auth.Administration = policy, cannedNodes{}, cannedAdministration{}
-		for _, f := range change {
-			f(cfg)
-		}
 	}), key
 }
 
@@ -202,13 +199,10 @@ func TestExplain(t *testing.T) {
 		`"user":"ann","verb":"read","kind":"stream","name":"abc"`:                                           `{"allowed":true,"by":"token","decided_by":"rule","role":"user","rule":{"rule":"read stream:a*","bound":"read stream:a*"},"user":"ann"}`,
 		`"connection":"` + got.Connections[0].Connection + `","verb":"join","kind":"room","name":"own/ann"`: `"rule":{"rule":"join room:own/{sub}","bound":"join room:own/ann","role":"user","source":"rules.toml"}`,
 		`"user":"ann","verb":"read","kind":"stream","name":"b*"`:                                            `{"allowed":false,"by":"token","decided_by":"nothing","function":"no","grant":"read stream:b\\*","role":"user","user":"ann"}`,
-		`"user":"ann","verb":"read","kind":"stream","name":"asked"`:                                         `"rule":{"rule":"read stream:a*"`,
 		`"user":"key:shop","verb":"publish","kind":"stream","name":"asked"`:                                 `{"allowed":true,"by":"key","decided_by":"function","function":"yes","role":"key","user":"key:shop"}`,
 		`"user":"ann","verb":"read","kind":"stream","name":"broken"`:                                        `"function":"failed"`,
 		`"role":"user","claims":{"sub":"bob","team":"red"},"verb":"read","kind":"stream","name":"red-1"`:    `"bound":"read stream:red-*"`,
-		`"role":"anonymous","verb":"join","kind":"room","name":"lobby"`:                                     `{"allowed":true,"by":"anonymous","decided_by":"rule"`,
 		`"claims":{},"verb":"query","kind":"events","tags":["t:1"]`:                                         `"grant":"query events:default#t:1"`,
-		`"claims":{},"verb":"keys","kind":"server","name":"ignored"`:                                        `"grant":"keys server:*"`,
 	} {
 		if _, text := list.do("POST", "/v1/rights/explain", "{"+body+"}", "Authorization", "Bearer "+admin); !strings.Contains(text, want) {
 			t.Errorf("%s: %s, want %s", body, text, want)
@@ -216,9 +210,7 @@ func TestExplain(t *testing.T) {
 	}
 	for body, want := range map[string]string{
 		`"user":"carol","verb":"read","kind":"stream","name":"a"`:             "404 not_found",
-		`"connection":"x","verb":"read","kind":"stream","name":"a"`:           "404 not_found",
 		`"role":"user","verb":"x","kind":"stream","name":"a"`:                 "400 invalid",
-		`"role":"user","verb":"read","kind":"x","name":"a"`:                   "400 invalid",
 		`"role":"user","verb":"read","kind":"stream"`:                         "400 invalid_name",
 		`"claims":{"a":1,"a":2},"verb":"read","kind":"stream","name":"a"`:     "400 invalid",
 		`"role":"user","verb":"read","kind":"stream","name":"a","tags":["t"]`: "400 malformed",

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -122,43 +121,6 @@ func TestAPI_LongPoll(t *testing.T) {
 			t.Errorf("the end of polls: %+v after %v", ds, time.Since(began))
 		}
 	})
-}
-
-// TestAPI_LostClientGivesBack: messages leased to a client while it disconnects are released.
-func TestAPI_LostClientGivesBack(t *testing.T) {
-	t.Parallel()
-	_, queues, server, addr := serveAll(t)
-	ctx, cancel := context.WithCancel(t.Context())
-	r, _ := http.NewRequestWithContext(ctx, "POST", "http://"+addr+"/v1/queues/jobs/receive?wait_ms=20000", nil)
-	gone := make(chan struct{})
-	go func() {
-		defer close(gone)
-		if resp, err := http.DefaultClient.Do(r); err == nil {
-			resp.Body.Close()
-		}
-	}()
-	receiving := func(n int) func() bool {
-		return func() bool { return lookAt(queues, func(*fakeQueue) bool { return queues.receiving == n }) }
-	}
-	testkit.Eventually(t, "somebody receives", receiving(1))
-	cancel()
-	<-gone
-	testkit.Eventually(t, "the end of the client is noticed", receiving(0))
-	c := client{t, addr}
-	c.want("POST", "/v1/queues/jobs/messages", `{"payload":"1"}`, 200, `{"position":1,"count":1}`)
-	if d := c.received("/v1/queues/jobs/receive"); len(d) != 1 || d[0].Attempt != 1 {
-		t.Errorf("got %+v", d)
-	}
-	if err := server.Shutdown(t.Context()); err != nil {
-		t.Error(err)
-	}
-	lookAt(queues, func(q *fakeQueue) bool {
-		if len(q.ready) != 1 || queues.open != 0 {
-			t.Errorf("after the stop %d are ready and %d consumptions open, want 1 and none", len(q.ready), queues.open)
-		}
-		return true
-	})
-	c.refused("GET", "/v1/streams", "", 503, "stopping")
 }
 
 // lateQueues lease messages after the client has gone.

@@ -233,24 +233,6 @@ func (o others) Ask(ctx context.Context, node string, question []byte) ([]byte, 
 func (o others) Exist(context.Context, []string) (map[string]bool, error) { return nil, nil }
 func (o others) List(context.Context) ([]gateway.NodeInfo, error)         { return nil, nil }
 
-// TestAPI_RoomMembers: the members on all servers that answer.
-func TestAPI_RoomMembers(t *testing.T) {
-	t.Parallel()
-	_, there, elsewhere := serveRooms(t, nil)
-	_, _, c := serveRooms(t, others{map[string]*gateway.Server{"there": there, "deaf": nil}})
-	c.want("GET", "/v1/rooms/a/members", "", 200, `{"room":"a","count":0,"members":[],"stored":false,"silent":["deaf"]}`)
-	elsewhere.want("GET", "/v1/rooms/a/members", "", 200, `{"room":"a","count":0,"members":[],"stored":false}`)
-	for n, join := range []string{`"user":"bob"`, `"user":"ann"`, `"user":"bob"`, `"more":1`, `"user":"cy"`} {
-		at := c.addr
-		if n > 2 {
-			at = elsewhere.addr
-		}
-		connect(t, at).ask(`{"type":"join","room":"a","id":1,`+join+`}`, `{"id":1,"type":"ok"}`)
-	}
-	c.want("GET", "/v1/rooms/a/members", "", 200, `{"room":"a","count":5,"members":["ann","bob","cy"],"stored":false,"silent":["deaf"]}`)
-	elsewhere.want("GET", "/v1/rooms/a/members", "", 200, `{"room":"a","count":2,"members":["cy"],"stored":false}`)
-}
-
 // TestAPI_Notify: a message to a user reaches all its connections on /ws and /ws/chat, on all servers, and no other connection.
 func TestAPI_Notify(t *testing.T) {
 	t.Parallel()

@@ -47,11 +47,12 @@ func TestAudit(t *testing.T) {
 	c := serveClosed(t, func(cfg *gateway.Config) {
 		cfg.Audit, cfg.Metrics = slog.New(slog.NewJSONHandler(log, nil)), metrics
 	})
-	ann := tokenOf(t, "ann", time.Hour, "admin stream:new", "admin queue:fresh", "admin stream:fresh")
+	ann := tokenOf(t, "ann", time.Hour, "admin stream:new", "admin queue:fresh", "admin stream:fresh", "admin room:a")
 	for _, d := range []struct{ method, path, body, token, want string }{
 		{"POST", "/v1/streams/new", "{}", ann, "200"},
 		{"DELETE", "/v1/streams/new", "", ann, "200"},
 		{"POST", "/v1/queues/fresh", "{}", ann, "200"},
+		{"POST", "/v1/rooms/a/kick", `{"user":"bob"}`, ann, "200"},
 		{"GET", "/v1/streams/secret", "", ann, "403 forbidden"},
 		{"GET", "/v1/streams/secret", "", "", "401 unauthenticated"},
 		{"GET", "/v1/streams/secret", "", "wrong", "401 invalid_token"},
@@ -81,7 +82,7 @@ func TestAudit(t *testing.T) {
 		got = append(got, strings.Join(fields, " "))
 	}
 	want := []string{
-		"administrative act ann create stream new", "administrative act ann drop stream new", "administrative act ann create queue fresh",
+		"administrative act ann create stream new", "administrative act ann drop stream new", "administrative act ann create queue fresh", "administrative act ann kick user from room a bob",
 		"denied ann forbidden read stream secret", "denied unauthenticated", "denied invalid_token", "denied ann forbidden read stream secret",
 		"denied ann forbidden join room dm", "denied ann invalid_token",
 	}
@@ -91,8 +92,8 @@ func TestAudit(t *testing.T) {
 	if n := counted(t, metrics, "tidewire_denials_total"); n != 6 {
 		t.Errorf("%v denials counted, want 6", n)
 	}
-	if n := counted(t, metrics, "tidewire_admin_acts_total"); n != 3 {
-		t.Errorf("%v acts counted, want 3", n)
+	if n := counted(t, metrics, "tidewire_admin_acts_total"); n != 4 {
+		t.Errorf("%v acts counted, want 4", n)
 	}
 }
 

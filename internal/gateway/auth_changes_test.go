@@ -14,30 +14,12 @@ import (
 )
 
 // administration tells a server of changes, and records nothing.
-type administration struct{ changed func(auth.Change) }
+type administration struct {
+	cannedAdministration
+	changed func(auth.Change)
+}
 
 func (a *administration) OnChange(f func(auth.Change)) { a.changed = f }
-
-func (a *administration) DisconnectUser(_ context.Context, _, user string) error {
-	a.changed(auth.Change{Disconnected: []string{user}})
-	return nil
-}
-
-func (a *administration) RevokeUser(context.Context, string, string, time.Time, time.Time) error {
-	return nil
-}
-
-func (a *administration) Keys(context.Context) ([]auth.KeyInfo, error) { return nil, nil }
-func (a *administration) CreateKey(context.Context, string, string, []string, time.Duration, func([]string) error) (id, text string, err error) {
-	return "", "", nil
-}
-func (a *administration) RevokeKey(context.Context, string, string) error { return nil }
-
-func (a *administration) RevokeToken(context.Context, string, string, time.Time) error { return nil }
-
-func (a *administration) ExchangeKey(context.Context, string, string) (string, time.Time, error) {
-	return "", time.Time{}, nil
-}
 
 // TestAccessChanged_DuringAHandshake: a change that comes while a caller is being checked, and so has no connection yet, counts for the connection. A
 // right that was taken meanwhile, and a disconnect, end it; a change for another user does not.

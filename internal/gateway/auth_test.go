@@ -129,6 +129,10 @@ func TestAuth_Rights(t *testing.T) {
 	})
 	client{t, c.addr}.listed("/v1/streams", tokenOf(t, "ann", time.Hour, "read stream:orders", "admin stream:orders"), `"orders"`, `"secret"`)
 	client{t, c.addr}.listed("/v1/queues", tokenOf(t, "ann", time.Hour, "consume queue:jobs"), `"jobs"`, `"other"`)
+	for _, room := range []string{"seen", "hidden"} {
+		c.as("/ws", tokenOf(t, "ann", time.Hour, "join room:*")).ask(`{"type":"join","room":"`+room+`","id":1}`, `{"id":1,"type":"ok"}`)
+	}
+	client{t, c.addr}.listed("/v1/rooms", tokenOf(t, "ann", time.Hour, "presence room:seen", "join room:hidden"), `"seen"`, `"hidden"`)
 	for _, d := range doors {
 		others := append([]string{"read stream:others", "consume queue:others", "query events:other", "join,chat room:others", "append events:default#t:2"}, d.and...)
 		without, with := tokenOf(t, "ann", time.Hour, others...), tokenOf(t, "ann", time.Hour, append(others, d.right)...)

@@ -92,10 +92,6 @@ func (f cannedQueues) Consume(_ context.Context, name string, _ engine.ConsumeOp
 	return &cannedConsumption{broken: make(chan struct{})}, cannedError(name)
 }
 
-func (f cannedQueues) Begin([]engine.Lease) []error { return nil }
-
-func (f cannedQueues) Ack(context.Context, []engine.Lease) []error { return nil }
-
 func (f cannedQueues) Nack(context.Context, []engine.Lease, engine.Nack) []error {
 	return nil
 }

@@ -11,8 +11,6 @@ import (
 
 	"github.com/fxamacker/cbor/v2"
 
-	"github.com/tidewire/tidewire/internal/engine"
-	"github.com/tidewire/tidewire/internal/gateway"
 	"github.com/tidewire/tidewire/websocket"
 )
 
@@ -70,10 +68,7 @@ func (w *cborWire) ask(fields map[string]any) map[string]any {
 
 func TestCBOR_Everything(t *testing.T) {
 	t.Parallel()
-	streams, queues := newFakeStreams(t, "orders"), newFakeQueues(t, "jobs")
-	_, addr := serve(t, gateway.Config{
-		Engine: engine.Engine{Ingest: (&memory{}).source, Streams: streams, Queues: queues, Events: newFakeEvents()},
-	})
+	_, _, _, addr := serveAll(t)
 	w := dialCBOR(t, addr)
 	type m = map[string]any
 	for _, row := range []struct{ request, answer m }{
@@ -142,7 +137,7 @@ func TestHello(t *testing.T) {
 		Limits                  map[string]int64
 	}
 	if text := w.next(); json.Unmarshal([]byte(text), &hello) != nil || hello.Type != "hello" || hello.Protocol != "tidewire.v1" || !hello.Authenticated ||
-		hello.Limits["message_bytes"] != 256<<10 || hello.Limits["repeat_ms"] != 600_000 || fmt.Sprint(hello.Features) != "[rooms streams queues]" {
+		hello.Limits["message_bytes"] != 256<<10 || hello.Limits["repeat_ms"] != 600_000 || fmt.Sprint(hello.Features) != "[rooms streams queues events]" {
 		t.Errorf("got %s", text)
 	}
 	if age := time.Now().UnixMilli() - hello.NowMS; age < 0 {

@@ -1,7 +1,6 @@
 package gateway_test
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -108,26 +107,6 @@ func TestJoin_LeaveAfterIt(t *testing.T) {
 	if all, err := endOf(c); len(all) != 50+3 || !isClose(err, websocket.StatusNormal) {
 		t.Errorf("got %d messages, and then %v, want a Close frame with 1000", len(all), err)
 	}
-}
-
-// TestJoin_StopInTheMiddle: the server stops in the middle of a history that the peer does not read. The join is still answered, and the
-// connection is closed with a closing handshake.
-func TestJoin_StopInTheMiddle(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		store, server, addr := serveStored(t)
-		store.put("kept-1", slices.Repeat([]string{`{"type":"chat","room":"kept-1","text":"` + strings.Repeat("x", 100<<10) + `"}`}, 200)...)
-		c := dial(t, "ws://"+addr+"/ws")
-		send(t, c, `{"type":"join","room":"kept-1","after":0,"id":"join"}`)
-		if _, err := read(c); err != nil { // the history has begun
-			t.Fatal(err)
-		}
-		go server.Shutdown(context.Background())
-		time.Sleep(100 * time.Millisecond)
-		all, err := endOf(c)
-		if last := all[len(all)-1]; !strings.Contains(last, `"code":"unavailable","id":"join"`) || !isClose(err, websocket.StatusGoingAway) {
-			t.Errorf("ended with %.200s and %v, want an answer and a Close frame with 1001", last, err)
-		}
-	})
 }
 
 // TestJoin_PagesOfHistoryAreBounded: few pages of history are read at a time, with any number of joins.

@@ -93,13 +93,3 @@ func parseSlowly(payload []byte) (m chatMessage, ok bool) {
 	}
 	return read, true
 }
-
-func BenchmarkParseChat(b *testing.B) {
-	payload := []byte(`{"type":"chat","room":"bench","user":"user-17","text":"` + strings.Repeat("hello ", 12) + `","ts":1795300000000,"seq":12345}`)
-	b.SetBytes(int64(len(payload)))
-	for b.Loop() {
-		if _, why := parseChat(payload); why != nil {
-			b.Fatal(why.message())
-		}
-	}
-}

@@ -6,8 +6,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/tidewire/tidewire/internal/gateway"
 )
 
 // TestStored_Time: members get the time at which the server has taken a chat, the same while it comes and in the history.
@@ -70,22 +68,6 @@ func TestStored_RepeatsAreChecked(t *testing.T) {
 		loose := `{"type":"chat","room":"loose","text":"x",` + fields + `}`
 		send(t, alice.socket, loose)
 		bob.want(loose)
-	}
-}
-
-// TestStored_RepeatsBelongToTheUser: in closed mode, two users may use the same client name.
-func TestStored_RepeatsBelongToTheUser(t *testing.T) {
-	t.Parallel()
-	store := newMemoryStore(t)
-	c := serveClosed(t, func(cfg *gateway.Config) {
-		cfg.Engine.Rooms, cfg.Chat = store, gateway.ChatConfig{StoredRooms: []string{"kept"}}
-	})
-	for n, user := range []string{"ann", "bob"} {
-		w := c.as("/ws", tokenOf(t, user, time.Hour, "join,chat room:kept"))
-		w.ask(`{"type":"join","room":"kept","id":1}`, fmt.Sprintf(`{"history":0,"id":1,"position":%d,"type":"ok"}`, n))
-		chat := `{"type":"chat","room":"kept","text":"x","client":"till","sequence":1,"id":2}`
-		w.ask(chat, fmt.Sprintf(`{"id":2,"position":%d,"type":"ok"}`, n+1))
-		w.ask(chat, fmt.Sprintf(`{"duplicate":true,"id":2,"position":%d,"type":"ok"}`, n+1))
 	}
 }
 

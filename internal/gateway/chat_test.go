@@ -10,7 +10,6 @@ import (
 
 	"github.com/tidewire/tidewire/internal/engine"
 	"github.com/tidewire/tidewire/internal/gateway"
-	"github.com/tidewire/tidewire/internal/room"
 	"github.com/tidewire/tidewire/websocket"
 )
 
@@ -88,30 +87,6 @@ func TestChat_Presence(t *testing.T) {
 	bob.want(`{"type":"presence","room":"r","count":2,"joined":["alice"]}`)
 	alice.Abort()
 	bob.want(`{"type":"presence","room":"r","count":1,"left":["alice"]}`)
-}
-
-// TestChat_StuckMemberIsCutOff: a member that does not read is disconnected before the WriteTimeout of 30 s, though the heartbeat continues
-// to set deadlines.
-func TestChat_StuckMemberIsCutOff(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		_, addr := serve(t, gateway.Config{Only: gateway.Chat, Chat: gateway.ChatConfig{
-			RateLimit: 1e9, RateBurst: 1e9, PingInterval: 200 * time.Millisecond, Room: room.Config{MaxLagBytes: 256 << 10, LagCloseTimeout: time.Second},
-		}})
-		stuck, talker := connect(t, addr), connect(t, addr)
-		for _, c := range []*wire{stuck, talker} {
-			send(t, c.socket, `{"type":"join","on_lag":"disconnect","id":1}`)
-			c.until(`"id":1`) // after pings, perhaps
-		}
-		text := `{"type":"chat","id":2,"text":"` + strings.Repeat("x", 16<<10) + `"}`
-		for range 100 {
-			send(t, talker.socket, text)
-			talker.until(`"id":2`)
-		}
-		time.Sleep(5 * time.Second)
-		if !(client{t, addr}).metric("tidewire_connections 1") {
-			t.Error("it is still connected")
-		}
-	})
 }
 
 func TestChat_BadMessagesAreIgnoredOrAnswered(t *testing.T) {

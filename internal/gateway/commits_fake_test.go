@@ -3,70 +3,49 @@ package gateway_test
 import (
 	"context"
 	"sync"
-	"testing"
 
 	"github.com/tidewire/tidewire/internal/engine"
 )
 
 // commits runs commits one after the other in a separate goroutine, unless it is held.
 type commits struct {
-	mu      sync.Mutex
-	waiting []func()
-	held    bool
-	wake    chan struct{}
-}
-
-func newCommits(t *testing.T) *commits {
-	c := &commits{wake: make(chan struct{}, 1)}
-	ctx, cancel := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	running.Go(func() {
-		for {
-			select {
-			case <-c.wake:
-				c.drain()
-			case <-ctx.Done():
-				return
-			}
-		}
-	})
-	t.Cleanup(func() { cancel(); running.Wait() })
-	return c
-}
-
-func (c *commits) drain() {
-	for {
-		c.mu.Lock()
-		if c.held || len(c.waiting) == 0 {
-			c.mu.Unlock()
-			return
-		}
-		next := c.waiting[0]
-		c.waiting = c.waiting[1:]
-		c.mu.Unlock()
-		next()
-	}
+	mu            sync.Mutex
+	waiting       []func()
+	held, running bool
 }
 
 func (c *commits) later(f func()) {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.waiting = append(c.waiting, f)
-	c.mu.Unlock()
-	c.nudge()
-}
-
-func (c *commits) nudge() {
-	select {
-	case c.wake <- struct{}{}:
-	default:
-	}
+	c.run()
 }
 
 func (c *commits) hold(held bool) {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.held = held
-	c.mu.Unlock()
-	c.nudge()
+	c.run()
+}
+
+// run runs what waits. c.mu is held.
+func (c *commits) run() {
+	if c.running {
+		return
+	}
+	c.running = true
+	go func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		for !c.held && len(c.waiting) > 0 {
+			next := c.waiting[0]
+			c.waiting = c.waiting[1:]
+			c.mu.Unlock()
+			next()
+			c.mu.Lock()
+		}
+		c.running = false
+	}()
 }
 
 // waits reports whether something waits for its commit.

@@ -49,18 +49,11 @@ func (l *told) connected(user string) gateway.ConnectionObserver {
 // want waits until exactly that was told.
 func (l *told) want(t *testing.T, lines ...string) {
 	t.Helper()
-	var got []string
-	defer func() {
-		if t.Failed() {
-			t.Logf("told was %q, want %q", got, lines)
-		}
-	}()
 	slices.Sort(lines)
-	testkit.Eventually(t, "all is told", func() bool {
+	testkit.Eventually(t, fmt.Sprintf("all is told: %q", lines), func() bool {
 		l.mu.Lock()
-		got = slices.Sorted(slices.Values(l.lines))
-		l.mu.Unlock()
-		return slices.Equal(got, lines)
+		defer l.mu.Unlock()
+		return slices.Equal(slices.Sorted(slices.Values(l.lines)), lines)
 	})
 }
 

@@ -41,24 +41,6 @@ func lookAt[T any](f *fakeQueues, look func(*fakeQueue) T) T {
 	return look(f.queues["jobs"])
 }
 
-func TestConsume_DeliversWhatWasEnqueued(t *testing.T) {
-	t.Parallel()
-	_, _, _, addr := serveAll(t)
-	c := connect(t, addr)
-	c.ask(`{"type":"enqueue","id":1,"queue":"jobs","payload":"a\u0001","key":"k","headers":{"h":1}}`, `{"type":"ok","id":1,"position":1}`)
-	c.ask(`{"type":"consume","id":2,"queue":"jobs"}`, `{"type":"ok","id":2}`)
-	text := c.next()
-	var d got
-	json.Unmarshal([]byte(text), &d)
-	want := fmt.Sprintf(`{"type":"delivery","queue":"jobs","delivery":%q,"attempt":1,"position":1,"key":"k","headers":{"h":1},"time":"0001-01-01T00:00:00Z","payload":"a\u0001"}`, d.Delivery)
-	if text != want {
-		t.Errorf("got %s\nwant %s", text, want)
-	}
-	if got := c.code(`{"type":"consume","id":"x","queue":"jobs"}`); got != "already_consuming" {
-		t.Error(got)
-	}
-}
-
 func TestConsume_AckIsAnsweredAfterTheCommit(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		_, queues, _, addr := serveAll(t)
@@ -92,6 +74,9 @@ func TestConsume_CreditsBoundWhatIsUnacknowledged(t *testing.T) {
 		jobs(t, c, 20)
 		c.ask(`{"type":"consume","id":1,"queue":"jobs","credits":3}`, `{"type":"ok","id":1}`)
 		tokens := []string{c.delivery().Delivery, c.delivery().Delivery, c.delivery().Delivery}
+		if got := c.code(`{"type":"consume","id":"x","queue":"jobs"}`); got != "already_consuming" {
+			t.Error(got)
+		}
 		c.silent(time.Second)
 		send(t, c.socket, fmt.Sprintf(`{"type":"ack","queue":"jobs","deliveries":[%q,%q]}`, tokens[0], tokens[1]))
 		c.delivery()
@@ -134,6 +119,7 @@ func TestConsume_NackAndExtend(t *testing.T) {
 		_, queues, _, addr := serveAll(t)
 		c := connect(t, addr)
 		jobs(t, c, 1)
+		c.ask(`{"type":"enqueue","id":1,"queue":"jobs","payload":"later","delay_ms":86400000}`, `{"type":"ok","id":1,"position":2}`)
 		c.ask(`{"type":"consume","id":1,"queue":"jobs","credits":1}`, `{"type":"ok","id":1}`)
 		first := c.delivery()
 		send(t, c.socket, fmt.Sprintf(`{"type":"nack","id":2,"queue":"jobs","delivery":%q,"delay_ms":40,"reason":"no"}`, first.Delivery))
@@ -152,7 +138,7 @@ func TestConsume_NackAndExtend(t *testing.T) {
 			t.Errorf("reasons %q", reasons)
 		}
 		c.ask(fmt.Sprintf(`{"type":"extend","id":3,"queue":"jobs","delivery":%q,"lease_ms":60000}`, second.Delivery), `{"type":"ok","id":3,"count":1}`)
-		if want := []time.Duration{40 * time.Millisecond, time.Minute}; !slices.Equal(lookAt(queues, func(*fakeQueue) []time.Duration { return queues.asked }), want) {
+		if want := []time.Duration{24 * time.Hour, 40 * time.Millisecond, time.Minute}; !slices.Equal(lookAt(queues, func(*fakeQueue) []time.Duration { return queues.asked }), want) {
 			t.Errorf("the queue was asked for %v, want %v", queues.asked, want)
 		}
 		c.ask(fmt.Sprintf(`{"type":"ack","id":4,"queue":"jobs","delivery":%q}`, second.Delivery), `{"type":"ok","id":4,"count":1}`)
@@ -220,20 +206,6 @@ func TestConsume_CancelGivesBack(t *testing.T) {
 	})
 }
 
-func TestConsume_LostConnectionGivesBack(t *testing.T) {
-	t.Parallel()
-	_, queues, _, addr := serveAll(t)
-	c := connect(t, addr)
-	jobs(t, c, 5)
-	c.ask(`{"type":"consume","id":1,"queue":"jobs"}`, `{"type":"ok","id":1}`)
-	c.delivery()
-	c.Abort()
-	testkit.Eventually(t, "it is given back", func() bool { return lookAt(queues, func(q *fakeQueue) bool { return len(q.ready) == 5 }) })
-	if open := lookAt(queues, func(*fakeQueue) int { return queues.open }); open != 0 {
-		t.Errorf("%d consumptions are open", open)
-	}
-}
-
 func TestConsume_QueueIsDropped(t *testing.T) {
 	t.Parallel()
 	_, queues, _, addr := serveAll(t)
@@ -244,21 +216,4 @@ func TestConsume_QueueIsDropped(t *testing.T) {
 	if got := c.code(`{"type":"cancel","id":"x","queue":"jobs"}`); got != "not_consuming" {
 		t.Error(got)
 	}
-}
-
-func TestEnqueue_Delay(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		_, queues, _, addr := serveAll(t)
-		c := connect(t, addr)
-		c.ask(`{"type":"enqueue","id":1,"queue":"jobs","payload":"later","delay_ms":86400000}`, `{"type":"ok","id":1,"position":1}`)
-		c.ask(`{"type":"consume","id":2,"queue":"jobs"}`, `{"type":"ok","id":2}`)
-		c.silent(30 * time.Minute)
-		send(t, c.socket, `{"type":"enqueue","queue":"jobs","payload":"soon"}`)
-		if d := c.delivery(); d.Payload != "soon" {
-			t.Errorf("got %+v", d)
-		}
-		if asked := lookAt(queues, func(*fakeQueue) []time.Duration { return queues.asked }); !slices.Equal(asked, []time.Duration{24 * time.Hour}) {
-			t.Errorf("the queue was asked for %v, want a day", asked)
-		}
-	})
 }

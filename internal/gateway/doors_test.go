@@ -44,6 +44,7 @@ var doors = []struct {
 	{right: "chat room:a", http: "POST /v1/rooms/a/chats", body: `{"text":"x"}`},
 	{right: "history room:a", http: "GET /v1/rooms/a/chats"},
 	{right: "presence room:a", http: "GET /v1/rooms/a/members"},
+	{right: "admin room:a", http: "POST /v1/rooms/a/kick", body: `{"user":"ann"}`},
 	{right: "notify user:bob", http: "POST /v1/users/bob/messages", body: `{"message":{}}`},
 	{right: "metrics server:*", http: "GET /metrics"},
 	{right: "metrics server:*", http: "GET /v1/overview"},

@@ -1,6 +1,7 @@
 package gateway_test
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -120,40 +121,15 @@ func TestEverything_Jobs(t *testing.T) {
 func TestEverything_Deliveries(t *testing.T) {
 	t.Parallel()
 	c := serveCanned(t)
-	token := func() string {
-		_, text := c.do("POST", "/v1/queues/q/receive?max=2&wait_ms=1000", "")
-		_, rest, _ := strings.Cut(text, `"delivery":"`)
-		one, _, found := strings.Cut(rest, `"`)
-		if !found {
-			t.Fatal(text)
-		}
-		return one
-	}
-	for _, kind := range []string{"ack", "nack", "extend"} {
-		for _, body := range []string{`{"delivery":"` + token() + `"`, `{"deliveries":["` + token() + `"]`} {
-			body += map[string]string{"nack": `,"delay_ms":1,"dead":false,"reason":"r"}`, "extend": `,"lease_ms":1000}`}[kind]
-			if kind == "ack" {
-				body += "}"
-			}
-			if status, text := c.do("POST", "/v1/queues/q/"+kind, body); status != http.StatusOK {
-				t.Errorf("%s %s: %d %s", kind, body, status, text)
-			}
-		}
+	for kind, body := range map[string]string{"nack": `{"delivery":%q,"delay_ms":1,"dead":false,"reason":"r"}`, "extend": `{"delivery":%q,"lease_ms":1000}`} {
+		c.want("POST", "/v1/queues/q/"+kind, fmt.Sprintf(body, c.received("/v1/queues/q/receive")[0].Delivery), 200, `{"count":1}`)
 	}
 	w := connect(t, c.addr)
 	w.ask(`{"type":"consume","id":1,"queue":"q","credits":2}`, `{"type":"ok","id":1}`)
-	names := make([]string, 2)
-	for i := range names {
-		_, rest, _ := strings.Cut(w.next(), `"delivery":"`)
-		names[i], _, _ = strings.Cut(rest, `"`)
-	}
-	w.ask(`{"type":"extend","id":2,"queue":"q","deliveries":["`+names[0]+`"],"lease_ms":60000}`, `{"type":"ok","id":2,"count":1}`)
-	send(t, w.socket, `{"type":"nack","id":"n","queue":"q","deliveries":["`+names[0]+`"],"dead":true,"reason":"r"}`, `{"type":"ack","id":"a","queue":"q","deliveries":["`+names[1]+`"]}`)
-	for answers := 0; answers < 2; {
-		if text := w.next(); strings.Contains(text, `"type":"ok"`) {
-			answers++
-		}
-	}
+	one, _ := w.delivery().Delivery, w.delivery()
+	w.ask(fmt.Sprintf(`{"type":"extend","id":2,"queue":"q","deliveries":[%q],"lease_ms":60000}`, one), `{"type":"ok","id":2,"count":1}`)
+	send(t, w.socket, fmt.Sprintf(`{"type":"nack","id":3,"queue":"q","deliveries":[%q],"dead":true,"reason":"r"}`, one))
+	w.until(`"id":3`)
 }
 
 // TestEverything_Requests: requests on /ws with fields that other tests do not have.
@@ -164,12 +140,12 @@ func TestEverything_Requests(t *testing.T) {
 	w.next() // hello, with a version
 	for _, text := range []string{
 		`"type":"publish","stream":"s","messages":[{"payload":"x","key":"k","headers":{"h":1}}]`,
-		`"type":"enqueue","queue":"q","payload_base64":"YQ==","priority":1,"client":"c","sequence":1`,
-		`"type":"append","events":[{"type":"E"}],"client":"c","sequence":1`,
+		`"type":"enqueue","queue":"q","payload_base64":"YQ==","key":"k","headers":{},"priority":1,"client":"c","sequence":1`,
+		`"type":"append","store":"a","events":[{"type":"E"}],"client":"c","sequence":1`,
 		`"type":"query","store":"a","query":{},"after":1`,
 		`"type":"project","store":"a","queries":[{}]`,
-		`"type":"subscribe","store":"a","query":{},"subscription":"e"`,
-		`"type":"chat","text":"x","ts":1,"on_lag":"gap"`,
+		`"type":"subscribe","store":"a","query":{},"subscription":"e","credits":1`,
+		`"type":"chat","text":"x","ts":1,"on_lag":"gap"`, `"type":"join","on_lag":"disconnect"`, `"type":"credit","subscription":"e","n":1`,
 		`"type":"auth","token":"any"`,
 	} {
 		if got := w.code("{" + text + `,"id":"x"}`); got != "ok" {

@@ -3,15 +3,10 @@ package gateway_test
 import (
 	"encoding/json"
 	"fmt"
-	"math/rand/v2"
-	"slices"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/tidewire/tidewire/internal/engine"
-	"github.com/tidewire/tidewire/internal/gateway"
 )
 
 // mixed adds messages with the keys k0 to k4 in turn, and in every second one a header.
@@ -119,129 +114,4 @@ func TestFilter_PositionsAreRare(t *testing.T) {
 			t.Errorf("%d positions in %d s", told, seconds)
 		}
 	})
-}
-
-// TestFilter_Resumed: clients with the same filter and with others, which break off in the middle of everything and resume after the last position at
-// this or another server, get each message that the filter takes once, in order, while messages come.
-func TestFilter_Resumed(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		const messages = 1000
-		streams := newFakeStreams(t, "orders")
-		var addrs []string
-		for range 2 {
-			_, addr := serve(t, gateway.Config{Engine: engine.Engine{Streams: streams}})
-			addrs = append(addrs, addr)
-		}
-		var following sync.WaitGroup
-		for i, f := range []struct {
-			filter string
-			takes  func(position int64) bool
-		}{
-			{`,"keys":["k1","k2"]`, func(p int64) bool { return (p-1)%5 == 1 || (p-1)%5 == 2 }}, {`,"keys":["k2","k1"]`, func(p int64) bool { return (p-1)%5 == 1 || (p-1)%5 == 2 }},
-			{`,"keys":["k2"]`, func(p int64) bool { return (p-1)%5 == 2 }}, {`,"keys":["k2"]`, func(p int64) bool { return (p-1)%5 == 2 }}, {`,"keys":["none"]`, func(int64) bool { return false }},
-			{``, func(int64) bool { return true }}, {``, func(int64) bool { return true }}, {`,"headers":{"zone":"a"}`, func(p int64) bool { return p%2 == 1 }},
-		} {
-			following.Go(func() {
-				random := rand.New(rand.NewPCG(1, uint64(i)))
-				var got, want []int64
-				for after := int64(0); after < messages; {
-					c := connect(t, addrs[random.IntN(2)])
-					credits := 1 + random.IntN(100)
-					send(t, c.socket, fmt.Sprintf(`{"type":"subscribe","stream":"orders","after":%d,"credits":%d%s}`, after, credits, f.filter))
-					for range random.IntN(credits) + 1 {
-						if after == messages {
-							break
-						}
-						var p pushed
-						line := c.next()
-						if err := json.Unmarshal([]byte(line), &p); err != nil || p.Type != "message" && p.Type != "position" || p.Position <= after {
-							t.Errorf("%s after %d with %s", line, after, f.filter)
-							return
-						}
-						if after = p.Position; p.Type == "message" {
-							got = append(got, after)
-						}
-					}
-					c.Abort()
-				}
-				for p := range int64(messages) {
-					if f.takes(p + 1) {
-						want = append(want, p+1)
-					}
-				}
-				if !slices.Equal(got, want) {
-					t.Errorf("%s: got %d messages, want %d", f.filter, len(got), len(want))
-				}
-			})
-		}
-		for n := 0; n < messages; n += 20 {
-			mixed(streams, 20)
-			time.Sleep(20 * time.Millisecond)
-		}
-		following.Wait()
-	})
-}
-
-// TestFilter_Group: in a group that is not shared, the positions that are told may be committed.
-func TestFilter_Group(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		streams, _, _, addr := serveAll(t)
-		mixed(streams, 19)
-		c := connect(t, addr)
-		c.ask(`{"type":"subscribe","id":2,"stream":"orders","subscription":"f","group":"g","keys":["k1"]}`, `{"type":"ok","id":2,"position":0}`)
-		if got, told := c.filtered("f", 19); fmt.Sprint(got) != "[2 7 12 17]" || told == 0 {
-			t.Errorf("got %v, and %d positions", got, told)
-		}
-		c.ask(`{"type":"commit","id":3,"stream":"orders","group":"g","position":19}`, `{"type":"ok","id":3,"position":19}`)
-	})
-}
-
-func TestFilter_WhatIsRefused(t *testing.T) {
-	t.Parallel()
-	_, _, _, addr := serveAll(t)
-	c := connect(t, addr)
-	keys := strings.Repeat(`"k",`, 100) + `"k"`
-	headers := ""
-	for n := range 11 {
-		headers += fmt.Sprintf(`,"h%d":"x"`, n)
-	}
-	for fields, want := range map[string]string{
-		`"share":true`:              "invalid: share: want a group beside it",
-		`"share":true,"after":1`:    "invalid: share: want a group beside it",
-		`"share":1`:                 "malformed: share: want true or false",
-		`"share":"yes","group":"g"`: "malformed: share: want true or false",
-		`"keys":"k"`:                "malformed: keys: want an array",
-		`"keys":[1]`:                "malformed: keys[0]: want a string",
-		`"keys":[]`:                 "malformed: keys: want 1 to 100 keys",
-		`"keys":["a",""]`:           "invalid: keys[1]: want a key of 1 to 1024 bytes",
-		`"keys":["` + strings.Repeat("k", 1025) + `"]`: "invalid: keys[0]: want a key of 1 to 1024 bytes",
-		`"keys":[` + keys + `]`:                        "invalid: keys: want at most 100 keys",
-		`"headers":"h"`:                                "malformed: headers: want an object",
-		`"headers":{}`:                                 "malformed: headers: want 1 to 10 headers",
-		`"headers":{"a":1}`:                            "malformed: headers.a: want a string",
-		`"headers":{"a":null}`:                         "malformed: headers.a: want a string",
-		`"headers":{` + headers[1:] + `}`:              "invalid: headers: want at most 10 headers",
-		`"partition":1`:                                "unknown_field: partition: subscribe has no such field",
-		`"key":"k"`:                                    "unknown_field: key: subscribe has no such field",
-	} {
-		got := c.refusedWith(`{"type":"subscribe","id":"x","stream":"orders",` + fields + `}`)
-		if text := got.Code + ": " + got.Message; text != want {
-			t.Errorf("%.60s: %s, want %s", fields, text, want)
-		}
-	}
-	for text, want := range map[string]string{
-		`"type":"commit","stream":"orders","group":"g","partition":-1,"position":1`:         "malformed",
-		`"type":"commit","stream":"orders","group":"g","partition":"a","position":1`:        "malformed",
-		`"type":"commit","stream":"orders","group":"g","partition":0,"position":1`:          "fenced",
-		`"type":"commit","stream":"orders","group":"other","partition":3,"position":1`:      "fenced",
-		`"type":"commit","stream":"orders","group":"g","partition":1.5,"position":1`:        "malformed",
-		`"type":"commit","stream":"orders","group":"g","partition":1e300,"position":1`:      "malformed",
-		`"type":"commit","stream":"orders","group":"g","share":true,"position":1`:           "unknown_field",
-		`"type":"commit","stream":"orders","group":"g","partition":2147483648,"position":1`: "malformed",
-	} {
-		if got := c.code(`{"id":"x",` + text + `}`); got != want {
-			t.Errorf("%s: %s, want %s", text, got, want)
-		}
-	}
-	client{t, addr}.refused("POST", "/v1/streams/orders/groups/g/commit", `{"position":1,"partition":0}`, 400, "unknown_field")
 }

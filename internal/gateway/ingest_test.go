@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -94,24 +93,6 @@ func (m *memory) waits() bool {
 	return m.submitted > len(m.stored)
 }
 
-// counts reads acknowledgements until one reaches want.
-func counts(t *testing.T, c socket, want uint64) {
-	t.Helper()
-	for last := uint64(0); last < want; {
-		messages, err := c.Read()
-		if err != nil {
-			t.Fatalf("after acknowledgement %d: %v", last, err)
-		}
-		for _, m := range messages {
-			n, err := strconv.ParseUint(string(m.Payload), 10, 64)
-			if err != nil || n <= last || n > want || m.Op != websocket.OpText {
-				t.Fatalf("acknowledgement %q after %d, want up to %d", m.Payload, last, want)
-			}
-			last = n
-		}
-	}
-}
-
 // serveIngest serves a store of ingest alone.
 func serveIngest(t *testing.T, store *memory) (*gateway.Server, string) {
 	return serve(t, gateway.Config{Engine: engine.Engine{Ingest: store.source}, DrainTimeout: 2 * time.Second})
@@ -130,11 +111,11 @@ func TestIngest_AfterTheCommit(t *testing.T) {
 			}
 			w.silent(time.Second)
 			close(store.hold)
-			w.SetReadDeadline(time.Time{})
 			if query != "" {
-				counts(t, w.socket, 3)
+				w.until("3") // the last count
 				w.StartClose(websocket.StatusNormal, "")
 			}
+			w.SetReadDeadline(time.Time{})
 			if messages, err := w.socket.Read(); len(messages) > 0 || !isClose(err, websocket.StatusNormal) {
 				t.Fatalf("after the commit: %d messages, %v, want the Close frame", len(messages), err)
 			}
@@ -145,6 +126,7 @@ func TestIngest_AfterTheCommit(t *testing.T) {
 	})
 }
 
+// TestIngest_BareEndStoresWholeMessages: a connection that ends in the middle of a message has stored those before it.
 func TestIngest_BareEndStoresWholeMessages(t *testing.T) {
 	t.Parallel()
 	store := &memory{}
@@ -153,7 +135,7 @@ func TestIngest_BareEndStoresWholeMessages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	io.WriteString(conn, "GET /ws/ingest HTTP/1.1\r\n"+upgradeHeaders+"\r\n")
+	io.WriteString(conn, "GET /ws/ingest HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n")
 	var frames []byte
 	for _, text := range []string{"one", "two", "cut in the middle"} {
 		frames = websocket.AppendMaskedFrame(frames, websocket.OpText, [4]byte{1, 2, 3, 4}, []byte(text))
@@ -174,39 +156,6 @@ func TestIngest_StoreFailureClosesWith1011(t *testing.T) {
 	send(t, c, "a")
 	if _, err := endOf(c); !isClose(err, websocket.StatusInternalError) || strings.Contains(err.Error(), "table") {
 		t.Errorf("got %v, want code 1011 and nothing internal", err)
-	}
-}
-
-func TestIngest_ClientThatNeverReadsAcksGetsTheLast(t *testing.T) {
-	t.Parallel()
-	_, addr := serveIngest(t, &memory{})
-	c := dial(t, "ws://"+addr+"/ws/ingest?ack=1")
-	const total = 5000
-	for range total {
-		if err := errors.Join(c.Queue(websocket.OpText, []byte("x")), c.Flush()); err != nil { // many small reads, so many acknowledgements
-			t.Fatal(err)
-		}
-	}
-	counts(t, c, total)
-}
-
-func TestShutdown_StoresAndClosesWith1001(t *testing.T) {
-	t.Parallel()
-	for _, query := range []string{"", "?ack=1"} {
-		store := &memory{}
-		server, addr := serveIngest(t, store)
-		c := dial(t, "ws://"+addr+"/ws/ingest"+query)
-		send(t, c, "a", "b")
-		testkit.Eventually(t, "both are stored", func() bool { return len(store.content()) == 2 })
-		stopped := shutdown(t, server)
-		if got := closeOf(t, c); got != websocket.StatusGoingAway {
-			t.Errorf("%q: got %d, want code 1001", query, got)
-		}
-		c.Close(websocket.StatusGoingAway, "")
-		stopped()
-		if status, _ := (client{t, addr}).do("GET", "/ws/ingest", ""); status != 503 {
-			t.Errorf("%q: a connection after the stop got %d, want 503", query, status)
-		}
 	}
 }
 

@@ -1,7 +1,6 @@
 package gateway_test
 
 import (
-	"errors"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -131,42 +130,6 @@ func TestLanes_Settings(t *testing.T) {
 			if c.want("done"); q.code != "" && !strings.Contains(got, `"code":"`+q.code+`"`) || q.code == "" && id != "" && got != `{"id":7,"type":"ok"}` || id != "" && !strings.Contains(got, `"id":7`) {
 				t.Errorf("%s%s: got %q, want %q", q.message, id, got, q.code)
 			}
-		}
-	}
-}
-
-// TestLanes_NeverRead: a client that never reads is closed with a reason.
-func TestLanes_NeverRead(t *testing.T) {
-	t.Parallel()
-	for _, path := range []string{"/ws", "/ws?variant=plain"} {
-		_, addr := serveLanes(t, gateway.LanesConfig{DummyEvery: time.Millisecond, LagTimeout: 200 * time.Millisecond})
-		c := dial(t, "ws://"+addr+path)
-		waitMetric(t, addr, "tidewire_connections_opened_total 1") // it is counted after the handshake
-		waitMetric(t, addr, "tidewire_connections 0")
-		_, err := endOf(c)
-		if closed, ok := errors.AsType[*websocket.CloseError](err); path == "/ws" && (!ok || closed.Code != websocket.StatusPolicyViolation || closed.Reason != "reads too slowly") {
-			t.Errorf("%s: ended with %v", path, err)
-		}
-	}
-}
-
-// TestLanes_Shutdown ends a flood with the closing handshake.
-func TestLanes_Shutdown(t *testing.T) {
-	t.Parallel()
-	for _, path := range []string{"/ws", "/ws?variant=plain"} {
-		server, addr := serveLanes(t, gateway.LanesConfig{DummySize: 1 << 20, DummyEvery: time.Millisecond})
-		c := dialAs(t, "ws://"+addr+path, websocket.Config{MaxMessage: 4 << 20})
-		if _, err := c.Read(); err != nil {
-			t.Fatal(err)
-		}
-		stopped := shutdown(t, server)
-		if got := closeOf(t, c); got != websocket.StatusGoingAway {
-			t.Errorf("%s: closed with %d, want code 1001", path, got)
-		}
-		c.Close(websocket.StatusGoingAway, "")
-		stopped()
-		if status, _ := (client{t, addr}).do("GET", "/ws", ""); status != 503 {
-			t.Errorf("%s: a connection after the stop got %d, want 503", path, status)
 		}
 	}
 }

@@ -1,11 +1,9 @@
 package gateway_test
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/netip"
 	"strings"
@@ -27,7 +25,7 @@ type limited struct {
 }
 
 // serveLimited serves in closed mode, in which everybody may do much, or in open mode.
-func serveLimited(t *testing.T, network string, cfg limits.Config, open bool, change func(*gateway.Config)) limited {
+func serveLimited(t *testing.T, cfg limits.Config, open bool, change func(*gateway.Config)) limited {
 	t.Helper()
 	l := limited{registry: limits.New(cfg), closed: closed{t: t, streams: newFakeStreams(t, "orders"), queues: newFakeQueues(t, "jobs")}}
 	gw := gateway.Config{
@@ -49,7 +47,7 @@ func serveLimited(t *testing.T, network string, cfg limits.Config, open bool, ch
 		})
 	})
 	l.server = gateway.New(gw)
-	l.addr = expose(t, l.server, l.registry, network)
+	l.addr = expose(t, l.server, l.registry)
 	return l
 }
 
@@ -70,7 +68,7 @@ func (l *limited) dial(path string, header http.Header) (*wire, int, string) {
 // TestLimits_User: the connections of one user count together, whichever token they have, on every endpoint, in the handshake and by a message.
 func TestLimits_User(t *testing.T) {
 	t.Parallel()
-	l := serveLimited(t, "", limits.Config{UserConnections: 3, Pending: 100}, false, nil)
+	l := serveLimited(t, limits.Config{UserConnections: 3, Pending: 100}, false, nil)
 	one, two := tokenOf(t, "ann", time.Hour), tokenOf(t, "ann", 2*time.Hour)
 	first, _, _ := l.dial("/ws", bearer(one))
 	l.dial("/ws/ingest", bearer(two))
@@ -78,7 +76,7 @@ func TestLimits_User(t *testing.T) {
 	if got := third.code(fmt.Sprintf(`{"type":"auth","id":"x","token":%q}`, one)); got != "ok" {
 		t.Fatal(got)
 	}
-	resp, body := l.refusedHandshake("Authorization: Bearer " + two + "\r\n")
+	resp, body := client{t, l.addr}.fetch("GET", "/ws", "", "Authorization", "Bearer "+two, "Connection", "Upgrade", "Upgrade", "websocket", "Sec-WebSocket-Version", "13", "Sec-WebSocket-Key", "AAAAAAAAAAAAAAAAAAAAAA==")
 	if resp.StatusCode != http.StatusTooManyRequests || resp.Header.Get("Retry-After") == "" || !strings.Contains(body, `"code":"too_many_connections"`) ||
 		!strings.Contains(body, `"retry_after_ms":`) || !resp.Close {
 		t.Errorf("a fourth connection got %d %v %s", resp.StatusCode, resp.Header, body)
@@ -131,7 +129,7 @@ func (l *limited) once(method, path, token string, more ...string) string {
 func TestLimits_Forwarded(t *testing.T) {
 	t.Parallel()
 	cfg := limits.Config{AddressConnections: 2}
-	l := serveLimited(t, "127.0.0.1:0", cfg, true, nil)
+	l := serveLimited(t, cfg, true, nil)
 	for i := range 2 {
 		l.dial("/ws", bearer("", "X-Forwarded-For", fmt.Sprint("198.51.100.", i)))
 	}
@@ -139,7 +137,7 @@ func TestLimits_Forwarded(t *testing.T) {
 		t.Error("a client evades its limit by a header")
 	}
 	cfg.Proxies = limits.Proxies{netip.MustParsePrefix("127.0.0.0/8")}
-	l = serveLimited(t, "127.0.0.1:0", cfg, true, nil)
+	l = serveLimited(t, cfg, true, nil)
 	for i := range 4 {
 		if w, status, _ := l.dial("/ws", bearer("", "X-Forwarded-For", fmt.Sprint("6.6.6.6, 198.51.100.", i))); w == nil {
 			t.Errorf("client %d got %d", i, status)
@@ -154,49 +152,4 @@ func TestLimits_Forwarded(t *testing.T) {
 	if got := l.once("GET", "/v1/streams", "", "X-Forwarded-For", "2001:db8:0:1::9"); got != "200" { // sockets of proxies do not count
 		t.Errorf("HTTP got %s", got)
 	}
-}
-
-// TestLimits_Pending: a socket whose client is not known is pending until the client says who it is, in the handshake or by a message.
-func TestLimits_Pending(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		l := serveLimited(t, "", limits.Config{Connections: 1000, Pending: 15}, false, nil)
-		token := tokenOf(t, "ann", time.Hour)
-		for range 30 {
-			if w, status, _ := l.dial("/ws", bearer(token)); w == nil {
-				t.Fatalf("a client with a token got %d", status)
-			}
-		}
-		var nobody *wire
-		for range 15 {
-			nobody, _, _ = l.dial("/ws", nil)
-		}
-		if s := l.registry.Stats(); s.Pending != 15 {
-			t.Errorf("%d are pending, want 15", s.Pending)
-		}
-		if got := nobody.code(fmt.Sprintf(`{"type":"auth","id":"x","token":%q}`, token)); got != "ok" {
-			t.Error(got)
-		}
-		if s := l.registry.Stats(); s.Pending != 14 {
-			t.Errorf("%d are pending, want 14", s.Pending)
-		}
-	})
-}
-
-// refusedHandshake does a handshake, and returns the response.
-func (l *limited) refusedHandshake(header string) (*http.Response, string) {
-	l.t.Helper()
-	conn, err := net.Dial("tcp", l.addr)
-	if err != nil {
-		l.t.Fatal(err)
-	}
-	defer conn.Close()
-	conn.SetDeadline(time.Now().Add(patience))
-	io.WriteString(conn, "GET /ws HTTP/1.1\r\n"+upgradeHeaders+header+"\r\n")
-	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
-	if err != nil {
-		l.t.Fatal(err)
-	}
-	body, _ := io.ReadAll(resp.Body)
-	resp.Body.Close()
-	return resp, string(body)
 }

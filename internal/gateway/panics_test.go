@@ -1,12 +1,11 @@
 package gateway_test
 
 import (
-	"bytes"
 	"context"
+	"fmt"
 	"log/slog"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/tidewire/tidewire/internal/engine"
@@ -14,30 +13,26 @@ import (
 	"github.com/tidewire/tidewire/websocket"
 )
 
-// panicking are stores that panic for the name "panic".
-type panicking struct{ *fakeStreams }
+// panickingStreams panic at once, or later for the stream of that name. The others panic as nil.
+type (
+	panickingStreams struct{ silentStreams }
+	panickingQueues  struct{ silentQueues }
+	panickingRooms   struct{ *memoryStore }
+)
 
-func (p panicking) Publish(ctx context.Context, stream string, as *engine.RequestID, messages []engine.Message, done func(engine.Place, error)) error {
-	if stream == "panic" {
-		panic("publish")
-	}
-	return p.fakeStreams.Publish(ctx, stream, as, messages, done)
-}
-
-func (p panicking) Subscribe(ctx context.Context, stream string, from engine.Start) (engine.Subscription, error) {
-	switch stream {
-	case "panic":
-		panic("subscribe")
-	case "later":
+func (panickingStreams) Subscribe(_ context.Context, stream string, _ engine.Start) (engine.Subscription, error) {
+	if stream == "later" {
 		return panickingFeed{}, nil
 	}
-	return p.fakeStreams.Subscribe(ctx, stream, from)
+	panic("subscribe")
 }
 
-func (p panicking) Commit(context.Context, string, string, int64) (int64, error) { panic("commit") }
+func (panickingQueues) Consume(context.Context, string, engine.ConsumeOptions) (engine.Consumption, error) {
+	return panickingFeed{}, nil
+}
 
-func (p panicking) Read(context.Context, string, *string, int64, int) ([]engine.Message, error) {
-	panic("read")
+func (r panickingRooms) After(ctx context.Context, room string, after, upTo int64, limit, bytes int) ([]engine.RoomMessage, error) {
+	panic("history")
 }
 
 // panickingFeed is a subscription, a consumption, and a source.
@@ -53,55 +48,14 @@ func (panickingFeed) Close()                                                  {}
 func (panickingFeed) SetCredits(int)                                          {}
 func (panickingFeed) Broken() <-chan struct{}                                 { return nil }
 
-type panickingQueues struct{ *fakeQueues }
-
-func (panickingQueues) Consume(context.Context, string, engine.ConsumeOptions) (engine.Consumption, error) {
-	return panickingFeed{}, nil
-}
-
-type panickingEvents struct{ *fakeEvents }
-
-func (panickingEvents) Append(context.Context, string, *engine.RequestID, []engine.Event, *engine.EventCondition) (engine.AppendedEvents, error) {
-	panic("append")
-}
-
-type panickingRooms struct{ *memoryStore }
-
-func (r panickingRooms) After(ctx context.Context, room string, after, upTo int64, limit, bytes int) ([]engine.RoomMessage, error) {
-	if room == "panic" {
-		panic("history")
-	}
-	return r.memoryStore.After(ctx, room, after, upTo, limit, bytes)
-}
-
-// lockedBuffer is a log that can be read while it is written.
-type lockedBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
-}
-
 // TestPanic_EndsOneConnectionAlone: a panic ends only its connection, everything acquired is released, and the log has the stack.
 func TestPanic_EndsOneConnectionAlone(t *testing.T) {
 	t.Parallel()
-	streams, queues, rooms := newFakeStreams(t, "orders"), newFakeQueues(t, "jobs"), newMemoryStore(t)
-	store := panicking{streams}
-	log := new(lockedBuffer)
+	log := new(lines)
 	_, addr := serve(t, gateway.Config{
-		Engine: engine.Engine{Ingest: func(func(uint64)) engine.Source { return panickingFeed{} }, Streams: store, Queues: panickingQueues{queues}, Events: panickingEvents{}, Rooms: panickingRooms{rooms}},
+		Engine: engine.Engine{Ingest: func(func(uint64)) engine.Source { return panickingFeed{} }, Streams: panickingStreams{}, Queues: panickingQueues{}, Events: silentEvents{}, Rooms: panickingRooms{newMemoryStore(t)}},
 		Chat:   gateway.ChatConfig{StoredRooms: []string{"panic", "kept-*"}},
-		Log:    slog.New(slog.NewTextHandler(log, nil)),
+		Log:    slog.New(slog.NewJSONHandler(log, nil)),
 	})
 	bystander := connect(t, addr)
 	for _, room := range []string{"panic", "loose"} {
@@ -144,7 +98,7 @@ func TestPanic_EndsOneConnectionAlone(t *testing.T) {
 	send(t, bystander.socket, `{"type":"chat","room":"panic","text":"two","id":"after"}`)
 	for bystander.next() != `{"id":"after","position":2,"type":"ok"}` { // skip its join and leave
 	}
-	if text := log.String(); !strings.Contains(text, "panics_test.go") || !strings.Contains(text, "level=ERROR") {
+	if text := fmt.Sprint(log.all(t)); !strings.Contains(text, "session.go") || !strings.Contains(text, "level:ERROR") {
 		t.Errorf("the log lacks the stack:\n%s", text)
 	}
 }

@@ -53,7 +53,7 @@ type fakeLease struct {
 }
 
 func newFakeQueues(t *testing.T, names ...string) *fakeQueues {
-	f := &fakeQueues{commits: newCommits(t), queues: make(map[string]*fakeQueue), changed: make(chan struct{}), lease: time.Minute}
+	f := &fakeQueues{commits: new(commits), queues: make(map[string]*fakeQueue), changed: make(chan struct{}), lease: time.Minute}
 	for _, name := range names {
 		f.queues[name] = &fakeQueue{leased: make(map[int]*fakeJob), unique: make(map[string]int64)}
 	}

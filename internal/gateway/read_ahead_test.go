@@ -27,17 +27,3 @@ func TestSubscribe_ReadsAhead(t *testing.T) {
 	testkit.Eventually(t, "the second page is read while the first one is sent", func() bool { return pulled(streams) == 2 })
 	c.positions("orders", 1, 610)
 }
-
-// TestSubscribe_EndsWhileReadingAhead: a subscription ends while it sends a page and holds the next one.
-func TestSubscribe_EndsWhileReadingAhead(t *testing.T) {
-	t.Parallel()
-	streams, c := bigPage(t)
-	send(t, c.socket, `{"type":"subscribe","stream":"orders","from":"start"}`)
-	testkit.Eventually(t, "the second page is read while the first one is sent", func() bool { return pulled(streams) == 2 })
-	send(t, c.socket, `{"type":"unsubscribe","id":9,"subscription":"orders"}`)
-	testkit.Eventually(t, "the subscription is closed", func() bool { return locked(streams, func() int { return streams.open }) == 0 })
-	for c.next() != `{"type":"ok","id":9}` {
-	}
-	c.ask(`{"type":"subscribe","id":10,"stream":"orders","after":609}`, `{"type":"ok","id":10,"position":609}`)
-	c.positions("orders", 610, 610)
-}

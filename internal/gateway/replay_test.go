@@ -17,40 +17,6 @@ import (
 	"github.com/tidewire/tidewire/internal/testkit"
 )
 
-// replayStreams are fakeStreams that a replay can look at. The streams whose names begin with "parted" have partitions.
-type replayStreams struct{ *fakeStreams }
-
-func (f replayStreams) Info(_ context.Context, name string) (info engine.StreamDetails, err error) {
-	f.state.Lock()
-	defer f.state.Unlock()
-	s := f.streams[name]
-	if s == nil {
-		return info, engine.ErrNotFound
-	}
-	if strings.HasPrefix(name, "parted") {
-		info.Partitions = 2
-	}
-	info.Head = int64(len(s.messages))
-	return info, nil
-}
-
-func (f replayStreams) Retention(_ context.Context, name string) (engine.Retention, error) {
-	if name == "jobs" {
-		return engine.Retention{}, engine.ErrQueueStream
-	}
-	_, err := f.Info(context.Background(), name)
-	return engine.Retention{}, err
-}
-
-type replayQueues struct{ *fakeQueues }
-
-func (f replayQueues) Options(_ context.Context, name string) (engine.QueueOptions, error) {
-	if f.queues[name] == nil {
-		return engine.QueueOptions{}, engine.ErrNotFound
-	}
-	return engine.QueueOptions{}, nil
-}
-
 // replayAnswer is a job.
 type replayAnswer struct {
 	Job, State, Error, Replay              string
@@ -87,8 +53,8 @@ func filledStreams(t *testing.T, n int, names ...string) *fakeStreams {
 func TestReplay(t *testing.T) {
 	t.Parallel()
 	streams, queues := filledStreams(t, 1300, "copy", "parted", "jobs"), newFakeQueues(t, "mail", "orders")
-	streams.streams["parted/0"] = streams.streams["orders"]
-	_, addr := serve(t, gateway.Config{Engine: engine.Engine{Streams: replayStreams{streams}, Queues: replayQueues{queues}}})
+	streams.streams["parted/0"], streams.streams["parted"].opts.Partitions = streams.streams["orders"], 2
+	_, addr := serve(t, gateway.Config{Engine: engine.Engine{Streams: streams, Queues: queues}})
 	c := client{t, addr}
 	dry := c.replay(`{"to_stream":"copy","after":100,"until":1250,"dry_run":true}`)
 	if dry.State != "done" || dry.Changed != 1150 || dry.Bytes == 0 || dry.First.Position != 101 || dry.Last.Position != 1250 || len(streams.streams["copy"].messages) != 0 {
@@ -155,7 +121,7 @@ func TestReplay_Ends(t *testing.T) {
 			t.Parallel()
 			streams, log := filledStreams(t, 1200, "copy"), &lines{}
 			s := serveRules(t, func(cfg *gateway.Config) {
-				cfg.Engine.Streams, cfg.Audit = replayStreams{streams}, slog.New(slog.NewJSONHandler(log, nil))
+				cfg.Engine.Streams, cfg.Audit = streams, slog.New(slog.NewJSONHandler(log, nil))
 			}, "anonymous", "read,publish stream:*")
 			h, token := client{t, s.addr}, []string{"Authorization", "Bearer " + tokenOf(t, "u", time.Hour)}
 			if name == "anonymous" {
@@ -202,7 +168,7 @@ func TestReplay_Ends(t *testing.T) {
 
 // unsureStreams answer some publishes with an error that does not say whether they are stored.
 type unsureStreams struct {
-	replayStreams
+	*fakeStreams
 	random *rand.Rand
 }
 
@@ -211,9 +177,9 @@ func (f unsureStreams) Publish(ctx context.Context, stream string, as *engine.Re
 	case 0:
 		return engine.ErrOutcomeUnknown
 	case 1:
-		return f.replayStreams.Publish(ctx, stream, as, messages, func(engine.Place, error) { done(engine.Place{}, engine.ErrOutcomeUnknown) })
+		return f.fakeStreams.Publish(ctx, stream, as, messages, func(engine.Place, error) { done(engine.Place{}, engine.ErrOutcomeUnknown) })
 	}
-	return f.replayStreams.Publish(ctx, stream, as, messages, done)
+	return f.fakeStreams.Publish(ctx, stream, as, messages, done)
 }
 
 // TestReplay_Unsure: a replay that fails again and again without knowing what is stored, and goes on where it was or before, stores each message once,
@@ -222,7 +188,7 @@ func TestReplay_Unsure(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		streams := filledStreams(t, 3000, "copy")
 		random := rand.New(rand.NewPCG(1, 1))
-		_, addr := serve(t, gateway.Config{Engine: engine.Engine{Streams: unsureStreams{replayStreams{streams}, random}}})
+		_, addr := serve(t, gateway.Config{Engine: engine.Engine{Streams: unsureStreams{streams, random}}})
 		c := client{t, addr}
 		a := c.replay(`{"to_stream":"copy"}`)
 		for n := 0; a.State != "done"; n++ {
@@ -247,7 +213,7 @@ func TestReplay_Unsure(t *testing.T) {
 func TestReplay_Rights(t *testing.T) {
 	t.Parallel()
 	streams := filledStreams(t, 3, "copy", "secret")
-	c := serveClosed(t, func(cfg *gateway.Config) { cfg.Engine.Streams = replayStreams{streams} })
+	c := serveClosed(t, func(cfg *gateway.Config) { cfg.Engine.Streams = streams })
 	h := client{t, c.addr}
 	user, reader := []string{"Authorization", "Bearer " + tokenOf(t, "u1", time.Hour, "read stream:orders", "publish stream:copy")}, []string{"Authorization", "Bearer " + tokenOf(t, "u2", time.Hour, "read stream:orders")}
 	a := h.replay(`{"to_stream":"copy"}`, user...)
@@ -288,7 +254,7 @@ func startReplay(t *testing.T, h client, body string, headers ...string) replayA
 func TestReplay_Many(t *testing.T) {
 	t.Parallel()
 	streams := filledStreams(t, 1200, "copy")
-	c := serveClosed(t, func(cfg *gateway.Config) { cfg.Engine.Streams = replayStreams{streams} })
+	c := serveClosed(t, func(cfg *gateway.Config) { cfg.Engine.Streams = streams })
 	h := client{t, c.addr}
 	as := func(user string) []string {
 		return []string{"Authorization", "Bearer " + tokenOf(t, user, time.Hour, "read stream:orders", "publish stream:copy")}

@@ -33,7 +33,7 @@ type memoryStore struct {
 }
 
 func newMemoryStore(t *testing.T) *memoryStore {
-	return &memoryStore{commits: newCommits(t), requests: make(map[engine.RequestID]int64), changed: make(chan struct{})}
+	return &memoryStore{commits: new(commits), requests: make(map[engine.RequestID]int64), changed: make(chan struct{})}
 }
 
 func (s *memoryStore) change(do func()) {

@@ -158,50 +158,6 @@ func TestAuth_LateBody(t *testing.T) {
 	}
 }
 
-// TestQueries_OfOneUser: a user that asks much of a slow store makes itself wait, on all its connections and by HTTP, and nobody else.
-func TestQueries_OfOneUser(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := serveRules(t, nil, "read stream:*", "publish stream:*", "append events:*", "query events:*")
-		ann, bob := tokenOf(t, "ann", time.Hour), tokenOf(t, "bob", time.Hour)
-		conns := []*wire{s.as("/ws", ann), s.as("/ws", ann)}
-		for _, c := range conns {
-			send(t, c.socket, `{"type":"query","store":"e","id":1}`, `{"type":"query","store":"e","id":2}`)
-		}
-		testkit.Eventually(t, "one of four asks the store", func() bool { return s.held.asked.Load() == 1 })
-		read := make(chan string, 1)
-		go func() { read <- s.status("GET", "/v1/streams/orders/messages", "", ann) }()
-		other := s.as("/ws", bob)
-		conns[0].ask(`{"type":"append","store":"e","events":[{"type":"A"}],"id":"a"}`, `{"type":"ok","id":"a","positions":[1]}`)
-		send(t, conns[0].socket, `{"type":"append","store":"e","events":[{"type":"A"}],"condition":{"query":{"items":[{"tags":["x"]}]}},"id":"b"}`)
-		other.ask(`{"type":"subscribe","stream":"orders","id":1}`, `{"type":"ok","id":1,"position":0}`)
-		conns[0].ask(`{"type":"publish","stream":"orders","payload":"x","id":"p"}`, `{"type":"ok","id":"p","position":1}`) // is not a query
-		if got := s.status("GET", "/v1/streams/orders/messages", "", bob); got != "200" {
-			t.Errorf("another user's request is answered with %q", got)
-		}
-		time.Sleep(time.Second)
-		if len(read) > 0 || s.held.asked.Load() != 1 {
-			t.Errorf("what waits was answered, or %d ask the store", s.held.asked.Load())
-		}
-		if n := len(s.held.fakeEvents.events); n != 1 {
-			t.Errorf("%d events are stored, want only that without a condition", n)
-		}
-		close(s.held.let)
-		if got := <-read; got != "200" {
-			t.Errorf("in the end the request is answered with %q", got)
-		}
-		for n, c := range conns {
-			for range 3 - n {
-				if a := c.next(); !strings.Contains(a, `"type":"ok"`) {
-					t.Errorf("answered with %s", a)
-				}
-			}
-		}
-		if most := s.held.atOnce.Load(); most != 1 {
-			t.Errorf("%d asked the store at a time, want 1", most)
-		}
-	})
-}
-
 // TestTurns_Shared: a query that waits for what all users share needs its right after that.
 func TestTurns_Shared(t *testing.T) {
 	inBubble(t, func(t *testing.T) {

@@ -48,13 +48,3 @@ func TestSearch_Matches(t *testing.T) {
 		}
 	}
 }
-
-// TestWithoutTilde: the names that clients take for steps have a form in paths, and no other name changes.
-func TestWithoutTilde(t *testing.T) {
-	t.Parallel()
-	for part, want := range map[string]string{"~.": ".", "~..": "..", "~~.": "~.", "~~~..": "~~..", "~": "~", "~~": "~~", "~...": "~...", "~.a": "~.a", ".": ".", "a": "a", "": ""} {
-		if got := withoutTilde(part); got != want {
-			t.Errorf("%q means %q, want %q", part, got, want)
-		}
-	}
-}

@@ -3,9 +3,7 @@ package gateway_test
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"net"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -91,34 +89,6 @@ func TestPublish_AnswersComeAfterTheCommit(t *testing.T) {
 	})
 }
 
-func TestPublish_ErrorsAreTold(t *testing.T) {
-	t.Parallel()
-	streams, _, _, addr := serveAll(t)
-	c := connect(t, addr)
-	for err, want := range map[error]string{
-		errors.New("disk full"):                                       "not_stored",
-		fmt.Errorf("key: %w", engine.ErrInvalid):                      "invalid",
-		fmt.Errorf("%w: %w", engine.ErrOutcomeUnknown, net.ErrClosed): "outcome_unknown",
-	} {
-		streams.change(func() { streams.fail = err })
-		for _, request := range []string{`"type":"publish","payload":"a"`, `"type":"commit","group":"g","position":1`} {
-			if got := c.code(`{"id":"x","stream":"orders",` + request + `}`); got != want {
-				t.Errorf("%s, %v: %s, want %s", request, err, got, want)
-			}
-		}
-	}
-}
-
-func TestSession_TooLargeIsClosed(t *testing.T) {
-	t.Parallel()
-	_, _, _, addr := serveAll(t)
-	c := connect(t, addr)
-	send(t, c.socket, `{"type":"publish","stream":"orders","payload":"`+strings.Repeat("x", 256<<10)+`"}`)
-	if got := closeOf(t, c); got != websocket.StatusTooBig {
-		t.Errorf("closed with %d, want 1009", got)
-	}
-}
-
 // TestSession_CloseComesAfterTheAnswers: the Close frame comes after the answers, regardless of which side closes.
 func TestSession_CloseComesAfterTheAnswers(t *testing.T) {
 	for name, code := range map[string]websocket.StatusCode{"client": websocket.StatusNormal, "server": websocket.StatusGoingAway, "a publish alone": websocket.StatusNormal} {
@@ -167,21 +137,6 @@ func TestSession_CloseComesAfterTheAnswers(t *testing.T) {
 	}
 }
 
-// TestSession_PublishAgain: a publish with a client and a sequence can be repeated.
-func TestSession_PublishAgain(t *testing.T) {
-	t.Parallel()
-	_, _, _, addr := serveAll(t)
-	c := connect(t, addr)
-	c.ask(`{"type":"publish","id":1,"stream":"orders","payload":"a","client":"p","sequence":7}`, `{"type":"ok","id":1,"position":1}`)
-	c.ask(`{"type":"publish","id":2,"stream":"orders","payload":"a","client":"p","sequence":7}`, `{"type":"ok","id":2,"position":1,"duplicate":true}`)
-	c.ask(`{"type":"publish","id":3,"stream":"orders","payload":"a","client":"p","sequence":8}`, `{"type":"ok","id":3,"position":2}`)
-	client{t, addr}.want("POST", "/v1/streams/orders/messages", `{"payload":"a","client":"p","sequence":8}`, 200, `{"position":2,"count":1,"duplicate":true}`)
-	const three, one = `"messages":[{"payload":"b"},{"payload":"c"},{"payload":"d"}],"client":"p","sequence":9`, `"messages":[{"payload":"b"}],"client":"p","sequence":9`
-	c.ask(`{"type":"publish","id":4,"stream":"orders",`+three+`}`, `{"type":"ok","id":4,"position":3,"count":3}`)
-	c.ask(`{"type":"publish","id":5,"stream":"orders",`+one+`}`, `{"type":"ok","id":5,"position":3,"count":3,"duplicate":true}`)
-	c.ask(`{"type":"publish","id":6,"stream":"orders","payload":"b","client":"p","sequence":9}`, `{"type":"ok","id":6,"position":3,"count":3,"duplicate":true}`)
-}
-
 // TestSession_Chats: /ws accepts the messages of /ws/chat, and leaving all rooms does not close the connection.
 func TestSession_Chats(t *testing.T) {
 	t.Parallel()
@@ -197,10 +152,11 @@ func TestSession_Chats(t *testing.T) {
 	alice.ask(`{"type":"publish","id":4,"stream":"orders","payload":"x"}`, `{"type":"ok","id":4,"position":1}`)
 }
 
-// heldEvents answers queries when the test allows it.
+// heldEvents answers queries when the test allows it, and appends, if these are held too.
 type heldEvents struct {
 	*fakeEvents
 	let                chan struct{}
+	appends            bool
 	asked, now, atOnce atomic.Int64
 }
 
@@ -210,6 +166,17 @@ func (h *heldEvents) Query(ctx context.Context, store string, q engine.EventQuer
 	defer h.now.Add(-1)
 	<-h.let
 	return h.fakeEvents.Query(ctx, store, q, r)
+}
+
+func (h *heldEvents) Append(ctx context.Context, store string, as *engine.RequestID, events []engine.Event, condition *engine.EventCondition) (engine.AppendedEvents, error) {
+	if h.appends {
+		select {
+		case <-h.let:
+		case <-ctx.Done():
+			return engine.AppendedEvents{}, ctx.Err()
+		}
+	}
+	return h.fakeEvents.Append(ctx, store, as, events, condition)
 }
 
 // holdEvents serves events with one event of 200 KiB.
@@ -241,24 +208,6 @@ func TestSession_ManyLargeAnswers(t *testing.T) {
 	}
 }
 
-// TestSession_LargeAnswersAtTheEnd: the server stops while more answer bytes are pending than may be unacknowledged. Nothing is read any
-// more, including pongs, and the answers are still sent.
-func TestSession_LargeAnswersAtTheEnd(t *testing.T) {
-	t.Parallel()
-	events, server, addr := holdEvents(t)
-	c := connect(t, addr)
-	send(t, c.socket, `{"type":"query","id":1}`, `{"type":"query","id":1}`)
-	testkit.Eventually(t, "both are asked", func() bool { return events.asked.Load() == 2 })
-	stopped := shutdown(t, server)
-	stopping(t, addr)
-	close(events.let)
-	if all, err := endOf(c); len(all) != 2 || !isClose(err, websocket.StatusGoingAway) {
-		t.Errorf("%d of 2 answers, and then %v", len(all), err)
-	}
-	c.Close(websocket.StatusGoingAway, "")
-	stopped()
-}
-
 // TestSession_QueriesWithoutClient: a client disconnects while its queries wait. They are not started, since nobody receives the answers.
 func TestSession_QueriesWithoutClient(t *testing.T) {
 	t.Parallel()
@@ -277,35 +226,4 @@ func TestSession_QueriesWithoutClient(t *testing.T) {
 	if n := events.asked.Load(); n != 2 {
 		t.Errorf("%d queries were begun for a client that has gone", n-2)
 	}
-}
-
-// lateUnique is told of the first message of a key when the test allows it.
-type lateUnique struct {
-	*fakeQueues
-	let chan struct{}
-}
-
-func (l lateUnique) Enqueue(ctx context.Context, queue string, as *engine.RequestID, messages []engine.Message, opts engine.EnqueueOptions, done func(engine.Place, error)) error {
-	if string(messages[0].Payload) == "0" {
-		<-l.let
-	}
-	return l.fakeQueues.Enqueue(ctx, queue, as, messages, opts, done)
-}
-
-// TestEnqueue_TheFirstOfAKeyIsStored: the first message of a key is stored, and later ones of the connection are duplicates.
-func TestEnqueue_TheFirstOfAKeyIsStored(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		queues := lateUnique{newFakeQueues(t, "jobs"), make(chan struct{})}
-		_, addr := serve(t, gateway.Config{Engine: engine.Engine{Queues: queues}})
-		c := connect(t, addr)
-		for n := range 5 {
-			send(t, c.socket, fmt.Sprintf(`{"type":"enqueue","queue":"jobs","payload":"%d","unique_key":"k","unique_ms":60000,"id":%d}`, n, n))
-		}
-		c.silent(time.Second)
-		close(queues.let)
-		c.want(`{"type":"ok","id":0,"position":1}`)
-		for n := 1; n < 5; n++ {
-			c.want(fmt.Sprintf(`{"type":"ok","id":%d,"position":1,"duplicate":true}`, n))
-		}
-	})
 }

@@ -238,37 +238,3 @@ func TestShare_RightsEnd(t *testing.T) {
 	w.until(`"subscription":"orders","code":"forbidden"`)
 	testkit.Eventually(t, "it is no member", func() bool { return m.look(func() bool { return m.closed }) })
 }
-
-// TestShare_CBOR: a member may speak CBOR.
-func TestShare_CBOR(t *testing.T) {
-	t.Parallel()
-	member, addr := serveShared(t, nil)
-	w := dialCBOR(t, addr)
-	type m = map[string]any
-	if got := w.ask(m{"type": "subscribe", "id": 1, "stream": "orders", "group": "g", "share": true, "keys": []string{"k1"}}); got["type"] != "ok" {
-		t.Fatal(got)
-	}
-	member.gets(assigned(0), share(0, 1, 2), engine.Share{Revoked: []int{0}})
-	for _, want := range []string{"assigned", "message", "position", "revoked"} {
-		if got := w.next(); got["type"] != want || (want == "message" || want == "position") && got["partition"] != uint64(0) {
-			t.Errorf("got %v, want %s", got, want)
-		}
-	}
-}
-
-// TestShare_WhatIsRefused: streams that do not exist or belong to a queue, and filters of events.
-func TestShare_WhatIsRefused(t *testing.T) {
-	t.Parallel()
-	_, addr := serve(t, gateway.Config{Engine: engine.Engine{Streams: newFakeStreams(t, "orders"), Events: newFakeEvents()}})
-	c := connect(t, addr)
-	for fields, want := range map[string]string{
-		`"stream":"none","group":"g","share":true`: "not_found", `"stream":"jobs","group":"g","share":true`: "queue_stream", `"stream":"none","group":"g","share":true,"from":"start"`: "invalid_start",
-		`"stream":"none","group":"tidewire.g","share":true`: "invalid_name", `"subscription":"e","query":{},"share":true`: "malformed", `"subscription":"e","query":{},"keys":["a"]`: "malformed",
-		`"subscription":"e","query":{},"headers":{"a":"b"}`: "malformed", `"stream":"none","group":"g","share":true,"credits":-1`: "invalid_credits",
-		`"stream":"none","group":"g","share":true,"query":{"items":[]}`: "malformed", `"stream":"none","group":"g","share":false,"subscription":"one"`: "not_found",
-	} {
-		if got := c.code(`{"type":"subscribe","id":"x",` + fields + `}`); got != want {
-			t.Errorf("%s: %s, want %s", fields, got, want)
-		}
-	}
-}

@@ -1,60 +1,14 @@
 package gateway_test
 
 import (
-	"encoding/json"
 	"fmt"
-	"maps"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/tidewire/tidewire/internal/engine"
 	"github.com/tidewire/tidewire/internal/testkit"
 	"github.com/tidewire/tidewire/websocket"
 )
-
-// TestShutdown_RequestsAreAnswered: requests that the stores gave up, or that wait for a store when the server gives up, are answered before the
-// Close frame.
-func TestShutdown_RequestsAreAnswered(t *testing.T) {
-	t.Parallel()
-	for name, requests := range map[string][]string{
-		"stores":     {`{"type":"publish","id":1,"stream":"orders","payload":"x"}`, `{"type":"commit","id":2,"stream":"orders","group":"g","position":1}`, `{"type":"publish","id":3,"stream":"orders","payload":"x"}`},
-		"the server": {`{"type":"commit","id":1,"stream":"orders","group":"g","position":1}`, `{"type":"commit","id":2,"stream":"orders","group":"g","position":1}`},
-	} {
-		streams, _, server, addr := serveAll(t)
-		c := connect(t, addr)
-		streams.hold(true)
-		t.Cleanup(func() { streams.hold(false) })
-		send(t, c.socket, requests...)
-		c.pong()
-		stopped := shutdown(t, server)
-		stopping(t, addr)
-		if name == "stores" {
-			streams.change(func() { streams.fail = engine.ErrOutcomeUnknown })
-			streams.hold(false)
-		} else {
-			server.GiveUp()
-		}
-		codes, want := make(map[int]string), make(map[int]string)
-		all, err := endOf(c)
-		for i := range requests {
-			want[i+1] = "outcome_unknown"
-		}
-		for _, text := range all {
-			var a struct {
-				ID   int
-				Code string
-			}
-			json.Unmarshal([]byte(text), &a)
-			codes[a.ID] = a.Code
-		}
-		if !maps.Equal(codes, want) || !isClose(err, websocket.StatusGoingAway) {
-			t.Errorf("%s: answers %v, then %v", name, codes, err)
-		}
-		c.Close(websocket.StatusGoingAway, "")
-		stopped()
-	}
-}
 
 // TestDrain: connections are closed one after another, each is told when to come back, requests are answered meanwhile, and no new
 // connection is let in.

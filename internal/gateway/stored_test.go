@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/tidewire/tidewire/internal/engine"
-	"github.com/tidewire/tidewire/internal/gateway"
 	"github.com/tidewire/tidewire/internal/testkit"
 	"github.com/tidewire/tidewire/websocket"
 )
@@ -99,39 +98,6 @@ func follow(t *testing.T, c socket, after, to int64) int64 {
 	return after
 }
 
-// TestStored_NoGapAndNothingTwice: members join while messages are published, and resume after some position: each gets every message after that, once.
-func TestStored_NoGapAndNothingTwice(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		store, _, addr := serveStored(t)
-		store.slow = 3 * time.Millisecond
-		const total, joiners = 1200, 6
-		var talking sync.WaitGroup
-		for _, w := range []*wire{joinStored(t, addr, "", joined(0, 0)), joinStored(t, addr, "", joined(0, 0)), joinStored(t, addr, "", joined(0, 0))} {
-			go endOf(w.socket)
-			talking.Go(func() {
-				for n := range total / 3 {
-					w.Queue(websocket.OpText, fmt.Appendf(nil, `{"type":"chat","room":"kept-1","text":"%d"}`, n))
-					if w.Flush(); n%10 == 0 {
-						time.Sleep(time.Millisecond)
-					}
-				}
-			})
-		}
-		for i := range int64(joiners) {
-			talking.Go(func() {
-				time.Sleep(time.Duration(i) * 5 * time.Millisecond)
-				for after := int64(0); after < total; { // it comes back, and resumes
-					c := dial(t, "ws://"+addr+"/ws")
-					send(t, c, fmt.Sprintf(`{"type":"join","room":"kept-1","after":%d}`, after))
-					after = follow(t, c, after, min(after+150+i*50, total))
-					c.Abort()
-				}
-			})
-		}
-		talking.Wait()
-	})
-}
-
 func TestStored_ErrorsAreTold(t *testing.T) {
 	t.Parallel()
 	store, _, addr := serveStored(t)
@@ -149,31 +115,6 @@ func TestStored_ErrorsAreTold(t *testing.T) {
 				t.Errorf("%s, %v: %s, want %s", request, err, got, want)
 			}
 		}
-	}
-}
-
-// TestStored_CloseComesAfterTheAnswers: the Close frame comes after the answers, regardless of which side closes.
-func TestStored_CloseComesAfterTheAnswers(t *testing.T) {
-	for name, end := range map[string]func(c socket, s *gateway.Server){
-		"client": func(c socket, _ *gateway.Server) { c.StartClose(websocket.StatusNormal, "") },
-		"leave": func(c socket, _ *gateway.Server) {
-			c.Queue(websocket.OpText, []byte(`{"type":"leave"}`))
-			c.Flush()
-		},
-		"server": func(_ socket, s *gateway.Server) { go s.Shutdown(context.Background()) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				store, server, addr := serveStored(t)
-				c := joinStored(t, addr, "", joined(0, 0))
-				store.hold(true)
-				send(t, c.socket, `{"type":"chat","room":"kept-1","text":"x","id":2}`)
-				c.pong()
-				end(c, server)
-				time.AfterFunc(time.Second, func() { store.hold(false) })
-				c.want(`{"id":2,"position":1,"type":"ok"}`)
-			})
-		})
 	}
 }
 

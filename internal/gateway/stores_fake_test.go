@@ -37,7 +37,7 @@ type fakeStream struct {
 }
 
 func newFakeStreams(t *testing.T, names ...string) *fakeStreams {
-	f := &fakeStreams{commits: newCommits(t), streams: make(map[string]*fakeStream), grown: make(chan struct{}), page: 10}
+	f := &fakeStreams{commits: new(commits), streams: make(map[string]*fakeStream), grown: make(chan struct{}), page: 10}
 	for _, name := range names {
 		f.streams[name] = &fakeStream{groups: make(map[string]int64), opts: engine.StreamOptions{Keyed: true}}
 	}
@@ -251,8 +251,17 @@ func (f *fakeStreams) Info(_ context.Context, name string) (engine.StreamDetails
 	if s == nil {
 		return engine.StreamDetails{}, engine.ErrNotFound
 	}
-	d := engine.StreamDetails{StreamInfo: engine.StreamInfo{Name: name, Keyed: s.opts.Keyed}, Head: int64(len(s.messages))}
+	d := engine.StreamDetails{StreamInfo: engine.StreamInfo{Name: name, Keyed: s.opts.Keyed, Partitions: s.opts.Partitions}, Head: int64(len(s.messages))}
 	return d, f.fail
+}
+
+// Retention of the stream jobs, which is that of a queue, does not exist.
+func (f *fakeStreams) Retention(_ context.Context, name string) (engine.Retention, error) {
+	if name == "jobs" {
+		return engine.Retention{}, engine.ErrQueueStream
+	}
+	_, err := f.Info(context.Background(), name)
+	return engine.Retention{}, err
 }
 
 func (f *fakeStreams) Groups(_ context.Context, name, after string, limit int) (out []engine.GroupInfo, err error) {

@@ -7,7 +7,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -46,23 +45,16 @@ func serve(t *testing.T, cfg gateway.Config) (*gateway.Server, string) {
 		cfg.Chat.PingInterval, cfg.Chat.PongTimeout = time.Hour, time.Hour
 	}
 	server := gateway.New(cfg)
-	return server, expose(t, server, nil, "")
+	return server, expose(t, server, nil)
 }
 
-// expose gives a server an address, until the end of the test. With a registry its sockets are counted; network may name another one.
-func expose(t *testing.T, server *gateway.Server, registry *limits.Registry, network string) string {
+// expose gives a server an address, until the end of the test. With a registry its sockets are counted.
+func expose(t *testing.T, server *gateway.Server, registry *limits.Registry) string {
 	t.Helper()
 	if bubbled() {
 		return serveInBubble(t, server, registry)
 	}
 	front := httptest.NewUnstartedServer(server)
-	if network != "" {
-		front.Listener.Close()
-		var err error
-		if front.Listener, err = net.Listen("tcp", network); err != nil {
-			t.Skip(err)
-		}
-	}
 	if registry != nil {
 		front.Listener, front.Config.ConnContext = registry.Listener(front.Listener), limits.ConnContext
 	}
@@ -78,12 +70,12 @@ func expose(t *testing.T, server *gateway.Server, registry *limits.Registry, net
 	return strings.TrimPrefix(front.URL, "http://")
 }
 
-// serveAll serves all endpoints, with a stream orders and a queue jobs.
+// serveAll serves all endpoints, with a stream orders and a queue jobs, and event stores.
 func serveAll(t *testing.T) (*fakeStreams, *fakeQueues, *gateway.Server, string) {
 	t.Helper()
 	streams, queues := newFakeStreams(t, "orders"), newFakeQueues(t, "jobs")
 	server, addr := serve(t, gateway.Config{
-		Engine:     engine.Engine{Ingest: (&memory{}).source, Streams: streams, Queues: queues},
+		Engine:     engine.Engine{Ingest: (&memory{}).source, Streams: streams, Queues: queues, Events: newFakeEvents()},
 		Sessions:   gateway.SessionConfig{MaxSubscriptions: 3},
 		MaxMessage: 256 << 10,
 	})
@@ -126,15 +118,6 @@ func send(t *testing.T, c socket, texts ...string) {
 	}
 	if err := c.Flush(); err != nil {
 		t.Fatal(err)
-	}
-}
-
-// expect reads messages and expects exactly these.
-func expect(t *testing.T, c socket, want ...string) {
-	t.Helper()
-	w := &wire{socket: c, t: t}
-	if w.want(want...); len(w.read) > 0 {
-		t.Fatalf("got %q after %q", w.read, want)
 	}
 }
 
