@@ -20,7 +20,7 @@ K6_SCENARIOS := $(sort $(filter-out chat,$(basename $(notdir $(wildcard internal
 build check quick unit test-race clients-ready clients-test console-test contenders conformance: export GOGC = 400
 
 .DEFAULT_GOAL := build
-.PHONY: build run test quick test-race check docs unit libraries prepared console console-test screenshots clients clients-ready clients-test contenders conformance mutants bench bench-go bench-fairness bench-auth bench-clients k6 test-long test-flake test-hostile test-cluster fuzz clean help FORCE
+.PHONY: build run test quick test-race check docs unit line-clients line-console prepared console console-test screenshots clients clients-ready clients-test contenders conformance mutants bench bench-go bench-fairness bench-auth bench-clients k6 test-long test-flake test-hostile test-cluster fuzz clean help FORCE
 
 # Without what only a debugger needs (-s): that is a third of the size. Stack traces and profiles do not need it.
 ## build: write bin/tidewire (the default)
@@ -32,12 +32,12 @@ run: build
 	./bin/tidewire serve $(ARGS)
 
 # What mostly waits, for downloads or for the one core of an interpreter, runs beside something else.
-BESIDE = $(MAKE) -k -j3 --no-print-directory
+BESIDE = $(MAKE) -k -j4 --no-print-directory
 
 ## test: what a change can break: check, Go tests, one conformance run of the client libraries, their own tests, console
 test:
 	@$(BESIDE) prepared $(TOOLS)/staticcheck $(TOOLS)/depguard $(TOOLS)/gotestsum
-	@$(BESIDE) check libraries unit
+	@$(BESIDE) check line-clients line-console unit
 
 ## quick: tests of the Go packages that differ from the last commit on main, and of those that import them
 quick: $(TOOLS)/gotestsum
@@ -72,9 +72,8 @@ unit: $(TOOLS)/gotestsum
 	@$(GO_TEST) -count=1 -timeout 10m $(SLOW_FIRST) $(PKG)
 
 # Tests of what is not Go, or in a module of its own: one line each.
-libraries:
-	@./scripts/line.sh clients $(MAKE) clients-test
-	@./scripts/line.sh console $(MAKE) console-test
+line-clients line-console: line-%:
+	@./scripts/line.sh $* $(MAKE) $*-test
 
 prepared: build
 	@./scripts/line.sh 'clients, prepared' $(MAKE) clients-ready

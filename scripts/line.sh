@@ -7,7 +7,7 @@ out=$(mktemp)
 trap 'rm -f "$out"' EXIT
 start=$(date +%s)
 if "$@" >"$out" 2>&1; then
-	grep -E ' not tested|left out' "$out"
+	grep -E '^[a-z]+: .*( not tested|left out)' "$out"
 	echo "PASS  $name ($(($(date +%s) - start))s)"
 else
 	code=$?
