@@ -1,6 +1,7 @@
 // Mutants measures what the tests catch. It puts single faults into a package, each in a
 // copy that the compiler reads instead of the file, runs the tests of that package and then
-// of those that import it, and prints whether a test failed.
+// of those that import it, and prints whether a test failed. It begins with the tests without
+// a fault: one that fails then catches nothing.
 //
 // The faults are made from the code as it is (see faults), so that nothing has to be
 // maintained when code moves, and chosen by a seed: the same seed chooses the same faults
@@ -17,6 +18,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -53,6 +55,11 @@ func run(p *listed, seed uint64, count int, only string, list bool, timeout time
 		return err
 	}
 	defer os.RemoveAll(work)
+	if !list {
+		if by := (mutant{pkg: p, timeout: timeout, flags: testFlags}).test(); by != "" {
+			return fmt.Errorf("without a fault: %s: mend that test first", by)
+		}
+	}
 	tried, caught := 0, 0
 	for _, f := range choose(p, seed) {
 		if tried == count {
@@ -91,10 +98,6 @@ func run(p *listed, seed uint64, count int, only string, list bool, timeout time
 type listed struct {
 	ImportPath, Dir string
 	GoFiles         []string
-	Deps            []string
-	TestGoFiles     []string
-	XTestGoFiles    []string
-	ForTest         string
 	Module          struct{ GoMod string }
 
 	importers []string // packages whose tests reach this one, and which have tests
@@ -112,23 +115,22 @@ func load(pkg string) (*listed, error) {
 	if err := json.Unmarshal(out, p); err != nil {
 		return nil, err
 	}
-	// A test variant is listed as "path.test" with all that its binary links.
-	out, err = exec.Command("go", "list", "-test", "-f", `{{if and .ForTest (eq .Name "main")}}{{.ForTest}} {{join .Deps " "}}{{end}}`, "./...").Output()
+	// The binary of a package's tests is listed as "path.test", with all that it links.
+	out, err = exec.Command("go", "list", "-test", "-f", `{{.ImportPath}} {{join .Deps " "}}`, "./...").Output()
 	if err != nil {
 		return nil, fmt.Errorf("go list -test: %w", err)
 	}
 	for line := range strings.Lines(string(out)) {
 		fields := strings.Fields(line)
-		for _, dep := range fields[min(1, len(fields)):] {
-			if dep == p.ImportPath && fields[0] != p.ImportPath {
-				p.importers = append(p.importers, fields[0])
-			}
+		tested, isTest := strings.CutSuffix(fields[0], ".test")
+		if isTest && tested != p.ImportPath && slices.Contains(fields[1:], p.ImportPath) {
+			p.importers = append(p.importers, tested)
 		}
 	}
 	return p, nil
 }
 
-// mutant is a package with one fault.
+// mutant is a package with one fault; without a folder, it has none.
 type mutant struct {
 	fault   fault
 	pkg     *listed
@@ -162,6 +164,9 @@ func (m mutant) overlay() string { return filepath.Join(m.dir, "overlay.json") }
 // command is a go command; the programs that tests build have the fault too.
 func (m mutant) command(args ...string) *exec.Cmd {
 	cmd := exec.Command("go", args...)
+	if m.dir == "" {
+		return cmd
+	}
 	cmd.Env = append(os.Environ(), "GOFLAGS="+strings.TrimSpace(os.Getenv("GOFLAGS")+" -overlay="+m.overlay()))
 	return cmd
 }

@@ -195,7 +195,7 @@ func openFrom(t testing.TB, template string) DB {
 	db := DB{URL: urlOf(srv, name)}
 	// Cleanups run last first: the test's own may still use the database.
 	t.Cleanup(func() {
-		if err := admin(srv, "DROP DATABASE "+name+" WITH (FORCE)"); err != nil {
+		if err := dropDatabase(srv, name); err != nil {
 			t.Errorf("pgtest: %v", err)
 		}
 	})
@@ -252,34 +252,40 @@ var administrator struct {
 	conn *pgx.Conn
 }
 
-// admin runs a statement on a server.
-func admin(srv, sql string) error {
+// administer calls do with the connection, which one caller has at a time.
+func administer(srv string, do func(context.Context, *pgx.Conn) error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
 	administrator.Lock()
 	defer administrator.Unlock()
-	if administrator.conn == nil {
+	if administrator.conn == nil || administrator.conn.IsClosed() {
 		conn, err := pgx.Connect(ctx, srv)
 		if err != nil {
 			return err
 		}
 		administrator.conn = conn
 	}
-	_, err := administrator.conn.Exec(ctx, sql)
-	return err
+	return do(ctx, administrator.conn)
 }
 
 // createDatabase copies a template's files, where PostgreSQL can (from 15 on): to write them into the log, which is its
 // default, takes twice as long.
 func createDatabase(srv, name, template string) error {
-	if err := admin(srv, "SELECT"); err != nil {
+	return administer(srv, func(ctx context.Context, conn *pgx.Conn) error {
+		sql := "CREATE DATABASE " + name + " TEMPLATE " + template
+		if !strings.HasPrefix(conn.PgConn().ParameterStatus("server_version"), "14") {
+			sql += " STRATEGY file_copy"
+		}
+		_, err := conn.Exec(ctx, sql)
 		return err
-	}
-	sql := "CREATE DATABASE " + name + " TEMPLATE " + template
-	if version := administrator.conn.PgConn().ParameterStatus("server_version"); !strings.HasPrefix(version, "14") {
-		sql += " STRATEGY file_copy"
-	}
-	return admin(srv, sql)
+	})
+}
+
+func dropDatabase(srv, name string) error {
+	return administer(srv, func(ctx context.Context, conn *pgx.Conn) error {
+		_, err := conn.Exec(ctx, "DROP DATABASE "+name+" WITH (FORCE)")
+		return err
+	})
 }
 
 // SetDefaults changes the default settings of new connections to the database. It
