@@ -38,3 +38,36 @@ func TestAuth_NamesBelongToUsers(t *testing.T) {
 		}
 	}
 }
+
+// TestAuth_EventIDs: a caller that may append events of some tags cannot take the ids of others.
+func TestAuth_EventIDs(t *testing.T) {
+	t.Parallel()
+	c := serveClosed(t, nil)
+	for _, d := range []struct{ right, event, want string }{
+		{"append events:default", `"tags":["tenant:a"],"id":"x"`, "ok"},
+		{"append events:default#tenant:a", `"tags":["tenant:a"]`, "ok"},
+		{"append events:default#tenant:a", `"tags":["tenant:a"],"id":"tenant:a/x"`, "ok"},
+		{"append events:default#tenant:*", `"tags":["x","tenant:b"],"id":"tenant:b/y"`, "ok"},
+		{"append events:default#tenant:a", `"tags":["tenant:a"],"id":"x"`, "forbidden"},
+		{"append events:default#tenant:a", `"tags":["tenant:a","tenant:b"],"id":"tenant:b/x"`, "forbidden"},
+		{"append events:default#tenant:a", `"tags":["tenant:a"],"id":"tenant:a"`, "forbidden"},
+		{"append events:default#tenant:*", `"tags":["tenant:a"],"id":"tenant:b/y"`, "forbidden"},
+		{"append events:default#tenant:a#kind:x", `"tags":["tenant:a","kind:x"],"id":"tenant:a/z"`, "ok"},
+		{"append events:default#tenant:a#kind:x", `"tags":["tenant:a","kind:x"],"id":"kind:x/z"`, "forbidden"},
+	} {
+		token := tokenOf(t, "ann", time.Hour, d.right)
+		body := `"events":[{"type":"A",` + d.event + `}]`
+		w := c.as("/ws", token)
+		if got := strings.TrimPrefix(w.code(`{"id":"x","type":"append",`+body+`}`), "error"); got != d.want {
+			t.Errorf("%s, %s on /ws: %s, want %s", d.right, d.event, got, d.want)
+		}
+		want := map[string]string{"ok": "200", "forbidden": "403 forbidden"}[d.want]
+		if got := c.status("POST", "/v1/events", `{`+body+`}`, token); got != want {
+			t.Errorf("%s, %s by HTTP: %s, want %s", d.right, d.event, got, want)
+		}
+	}
+	if _, text := (client{t, c.addr}).do("POST", "/v1/events", `{"events":[{"type":"A","tags":["t:1"],"id":"x"}]}`, "Content-Type", "application/json",
+		"Authorization", "Bearer "+tokenOf(t, "ann", time.Hour, "append events:default#t:1")); !strings.Contains(text, "events[0].id: want it to begin with the tag") {
+		t.Errorf("got %s", text)
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tidewire/tidewire/internal/engine"
 	"github.com/tidewire/tidewire/internal/gateway"
 )
 
@@ -74,8 +75,7 @@ func TestAuth_FieldsTwice(t *testing.T) {
 		{"queue", `"jobs"`, `"other"`, `"type":"ack","delivery":"1"`, ""}, {"store", `"default"`, `"hidden"`, `"type":"append","events":[{"type":"A"}]`, "events"},
 		{"store", `"default"`, `"hidden"`, `"type":"query","query":{}`, "events/query"}, {"room", `"a"`, `"secret"`, `"type":"chat","text":"x"`, ""}, {"type", `"ping"`, `"chat"`, `"room":"secret","text":"x"`, ""},
 	} {
-		title := strings.ToUpper(d.field[:1]) + d.field[1:]
-		for _, spelling := range []string{d.field, title, strings.ToUpper(d.field), fmt.Sprintf(`\u%04x%s`, d.field[0], d.field[1:])} {
+		for _, spelling := range spellings(d.field) {
 			for _, v := range [][2]string{{d.one, d.other}, {d.other, d.one}} {
 				fields := fmt.Sprintf(`%q:%s,"%s":%s`, d.field, v[0], spelling, v[1])
 				doors := []*wire{both}
@@ -185,4 +185,64 @@ func TestAuth_Deliveries(t *testing.T) {
 		client{t, open}.refused("POST", "/v1/queues/jobs/"+kind, `{`+fields+`}`, http.StatusConflict, "lease_lost")
 	}
 	owner.ask(`{"id":2,"type":"ack","queue":"jobs","delivery":`+quoted(d)+`}`, `{"type":"ok","id":2,"count":1}`)
+}
+
+// spellings are those of a field's name that parsers may take for it. The last one is what package json takes for an s.
+func spellings(name string) []string {
+	title := strings.ToUpper(name[:1]) + name[1:]
+	return []string{name, title, strings.ToUpper(name), fmt.Sprintf(`\u%04x%s`, name[0], name[1:]), strings.ReplaceAll(name, "s", "\u017f")}
+}
+
+// twice are the fields of an object that has a name twice, in all spellings and orders.
+func twice(name, one, other string) (fields []string) {
+	for _, spelling := range spellings(name) {
+		for _, v := range [][2]string{{one, other}, {other, one}} {
+			fields = append(fields, fmt.Sprintf(`%q:%s,"%s":%s`, name, v[0], spelling, v[1]), fmt.Sprintf(`"%s":%s,%q:%s`, spelling, v[0], name, v[1]))
+		}
+	}
+	return append(fields, fmt.Sprintf(`%q:%s,%[1]q:null`, name, other), fmt.Sprintf(`%q:%s,%[1]q:""`, name, other))
+}
+
+// TestAuth_TagsTwice: tags and queries that are there twice reach no further than those that are checked, on both doors.
+func TestAuth_TagsTwice(t *testing.T) {
+	t.Parallel()
+	events := newFakeEvents()
+	events.events = []engine.Event{{Position: 1, Type: "A", Tags: []string{"t:1"}}, {Position: 2, Type: "theirs", Tags: []string{"t:2"}}}
+	c := serveClosed(t, func(cfg *gateway.Config) { cfg.Engine.Events = events })
+	token := tokenOf(t, "ann", time.Hour, "query,append events:default#t:1")
+	var queries []string
+	for _, fields := range append(twice("tags", `["t:1"]`, `["t:2"]`), twice("tags", `["t:1"]`, `[]`)...) {
+		if !strings.HasSuffix(fields, `""`) {
+			queries = append(queries, `"query":{"items":[{`+fields+`}]}`)
+		}
+	}
+	for _, other := range []string{`[{"tags":["t:2"]}]`, `[{}]`, `[]`, `null`, `[{"types":["theirs"]}]`} {
+		for _, fields := range twice("items", `[{"tags":["t:1"]}]`, other) {
+			queries = append(queries, `"query":{`+fields+`}`)
+		}
+		queries = append(queries, twice("query", `{"items":[{"tags":["t:1"]}]}`, `{"items":`+other+`}`)...)
+	}
+	w := c.as("/ws", token)
+	for _, query := range queries {
+		send(t, w.socket, `{"id":"x","type":"query",`+query+`}`)
+		got := w.next()
+		_, text := client{t, c.addr}.do("POST", "/v1/events/query", `{`+query+`}`, "Authorization", "Bearer "+token)
+		if strings.Contains(got, "theirs") || strings.Contains(text, "theirs") {
+			t.Errorf("%s\n got %s\n and %s", query, got, text)
+		}
+		w.code(`{"id":"x","type":"append","events":[{"type":"B","tags":["t:1"]}],"condition":{` + query + `}}`)
+	}
+	for _, fields := range twice("tags", `["t:1"]`, `["t:2"]`) {
+		for _, list := range []string{`"events":[{"type":"B",` + fields + `}]`, `"events":[{"type":"B","tags":["t:1"]}],"events":[{"type":"B",` + fields + `},{"type":"B","tags":["t:2"]}]`} {
+			w.code(`{"id":"x","type":"append",` + list + `}`)
+			c.status("POST", "/v1/events", `{`+list+`}`, token)
+		}
+	}
+	events.mu.Lock()
+	defer events.mu.Unlock()
+	for _, e := range events.events[2:] {
+		if !slices.Contains(e.Tags, "t:1") {
+			t.Errorf("an event with the tags %q is stored", e.Tags)
+		}
+	}
 }
