@@ -45,6 +45,8 @@ var (
 	docFlag    = regexp.MustCompile("(?:^|[\\s`'(\"])--([a-z][a-z0-9_-]+)")
 	docMake    = regexp.MustCompile("`make ([a-z][a-z0-9-]*)")
 	docCommand = regexp.MustCompile("`tidewire ([a-z][a-z-]*)(?: ([a-z][a-z|-]*))?")
+	docTest    = regexp.MustCompile("`((?:Test|Fuzz|Benchmark)[A-Z]\\w*)`")
+	testFunc   = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark)[A-Z]\w*)\(`)
 	docTable   = regexp.MustCompile("`tidewire\\.([a-z][a-z0-9_]*)")
 )
 
@@ -59,6 +61,32 @@ func TestDocuments_Files(t *testing.T) {
 		for _, m := range docFile.FindAllStringSubmatch(text, -1) {
 			if !exists(filepath.Join(checkout, m[1])) {
 				t.Errorf("%s names %s, which is not there", path, m[1])
+			}
+		}
+	}
+}
+
+// TestDocuments_Tests: tests that documents name exist, so a promise is not said to be tested after its test is gone.
+func TestDocuments_Tests(t *testing.T) {
+	t.Parallel()
+	known := make(map[string]bool)
+	err := filepath.WalkDir(checkout, func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		for _, m := range testFunc.FindAllSubmatch(text, -1) {
+			known[string(m[1])] = true
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, text := range documents(t) {
+		for _, m := range docTest.FindAllStringSubmatch(text, -1) {
+			if !known[m[1]] {
+				t.Errorf("%s names the test %s, which is not there", path, m[1])
 			}
 		}
 	}
