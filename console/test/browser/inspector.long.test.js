@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { serve, v1 } from "../server.js";
+import { connected, types } from "./acts.js";
 import { becomes, launch, open } from "./browser.js";
 
 let server, browser, base;
@@ -16,19 +17,10 @@ after(async () => {
   await server?.end();
 });
 
-const types = (page) => page.locator("table.frames td.key").allTextContents();
 const send = (page) => page.getByRole("button", { name: "Send", exact: true });
 
-async function connected(t, path = "") {
-  const page = await open(t, browser, base);
-  await page.goto(`${base}/console/inspector${path}`);
-  await page.getByRole("button", { name: "Connect", exact: true }).click();
-  await page.getByText("Connected.").waitFor();
-  return page;
-}
-
 test("every template is a message that the server takes", async (t) => {
-  const page = await connected(t);
+  const page = await connected(t, browser, base);
   await becomes(() => page.getByLabel("Template").locator("option").count().then((n) => n > 20), true);
   const names = (await page.getByLabel("Template").locator("option").evaluateAll((all) => all.map(({ value }) => value))).filter(Boolean);
   const { components } = await (await fetch(`${base}/v1/asyncapi.json`)).json();
@@ -51,7 +43,7 @@ test("every template is a message that the server takes", async (t) => {
 });
 
 test("the log is filtered, paused and cleared", async (t) => {
-  const page = await connected(t);
+  const page = await connected(t, browser, base);
   await becomes(() => types(page), ["hello"]);
   const say = async (text) => {
     await page.getByLabel("Frame, as it is sent").fill(text);

@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { serve, v1 } from "../server.js";
+import { big, fill, messageRows, positions } from "./acts.js";
 import { becomes, launch, open } from "./browser.js";
 
 let server, browser, base;
@@ -13,20 +14,6 @@ after(async () => {
   await browser?.close();
   await server?.end();
 });
-
-const big = "9007199254740993123";
-
-/** Creates a stream with n messages, with keys a, b and c in turn. */
-async function fill(stream, n, options = { keyed: true }) {
-  await v1(base, "POST", `streams/${stream}`, options);
-  for (let i = 0; i < n; i += 100) {
-    const messages = Array.from({ length: Math.min(100, n - i) }, (_, j) => ({ key: "abc"[(i + j) % 3], headers: { n: i + j }, payload: `{"n":${i + j},"big":${big}}` }));
-    await v1(base, "POST", `streams/${stream}/messages`, { messages });
-  }
-}
-
-const rows = (page) => page.locator("table.messages tbody tr");
-const positions = async (page) => (await page.locator("table.messages tbody th").allTextContents()).map((text) => Number(text.replace(",", "")));
 
 test("a new server shows the first steps", async (t) => {
   const page = await open(t, browser, base);
@@ -43,7 +30,7 @@ test("a new server shows the first steps", async (t) => {
 });
 
 test("the overview links to the worst group and queue, and shows the servers of a cluster", async (t) => {
-  await fill("slow", 30);
+  await fill(base, "slow", 30);
   await v1(base, "POST", "streams/slow/groups/late/commit", { position: 3 });
   await v1(base, "POST", "queues/waiting", {});
   await v1(base, "POST", "queues/waiting/messages", { payload: "x" });
@@ -122,7 +109,7 @@ test("streams are found by their names", async (t) => {
 });
 
 test("a message is shown whole, and copied as a program", async (t) => {
-  await fill("whole", 3);
+  await fill(base, "whole", 3);
   await v1(base, "POST", "streams/whole/messages", { payload_base64: "/wA8" });
   await v1(base, "POST", "streams/whole/messages", { headers: { deep: { list: [1] } }, payload: "no { json" });
   const page = await open(t, browser, base, { allowed: ["410"] });
@@ -151,7 +138,7 @@ test("a message is shown whole, and copied as a program", async (t) => {
 });
 
 test("a stream is followed, paused without a loss, and read while it is paused", async (t) => {
-  await fill("live", 5);
+  await fill(base, "live", 5);
   const say = (payload) => v1(base, "POST", "streams/live/messages", { payload });
   const page = await open(t, browser, base);
   await page.goto(`${base}/console/streams/live`);
@@ -160,17 +147,17 @@ test("a stream is followed, paused without a loss, and read while it is paused",
   await page.getByText("Live", { exact: true }).waitFor();
   await page.getByText("Connected", { exact: true }).waitFor();
   await say("one");
-  await rows(page).filter({ hasText: "one" }).waitFor();
+  await messageRows(page).filter({ hasText: "one" }).waitFor();
   await page.getByRole("button", { name: "Pause" }).click();
   await say("two");
   await page.waitForTimeout(500);
-  assert.equal(await rows(page).count(), 1);
+  assert.equal(await messageRows(page).count(), 1);
   await page.getByRole("button", { name: "Go on" }).click();
-  await rows(page).filter({ hasText: "two" }).waitFor();
+  await messageRows(page).filter({ hasText: "two" }).waitFor();
   await say("three");
-  await rows(page).filter({ hasText: "three" }).waitFor();
+  await messageRows(page).filter({ hasText: "three" }).waitFor();
   await becomes(() => positions(page), [8, 7, 6]);
-  await rows(page).filter({ hasText: "two" }).click();
+  await messageRows(page).filter({ hasText: "two" }).click();
   await page.getByText("Paused").waitFor();
   await page.getByRole("region", { name: "Message 7" }).getByText("two").waitFor();
   await page.getByRole("button", { name: "Browse" }).click();
@@ -193,12 +180,12 @@ test("a stream that is too fast is shown in parts, and says how much it leaves o
     await Promise.all(floods);
   }
   await v1(base, "POST", "streams/fast/messages", { payload: "the last" });
-  await rows(page).filter({ hasText: "the last" }).waitFor({ timeout: 30_000 });
+  await messageRows(page).filter({ hasText: "the last" }).waitFor({ timeout: 30_000 });
 });
 
 test("a stream with partitions, groups, and what is not there", async (t) => {
   await v1(base, "POST", "streams/parted", { partitions: 3 });
-  await fill("grouped", 4);
+  await fill(base, "grouped", 4);
   await v1(base, "POST", "streams/grouped/groups/readers/commit", { position: 1 });
   const page = await open(t, browser, base, { allowed: ["404"] });
   await page.goto(`${base}/console/streams/parted`);
@@ -216,10 +203,10 @@ test("a stream with partitions, groups, and what is not there", async (t) => {
 });
 
 test("the console works with the keyboard", async (t) => {
-  await fill("keys", 3);
+  await fill(base, "keys", 3);
   const page = await open(t, browser, base);
   await page.goto(`${base}/console/streams/keys`);
-  await rows(page).first().waitFor();
+  await messageRows(page).first().waitFor();
   await page.keyboard.press("Tab");
   assert.equal(await page.evaluate(() => document.activeElement.textContent), "Skip to the content");
   await page.keyboard.press("Enter");

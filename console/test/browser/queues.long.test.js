@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { kill } from "../dead.js";
 import { serve, v1 } from "../server.js";
+import { big, messages, tile } from "./acts.js";
 import { becomes, launch, open } from "./browser.js";
 import { sockets } from "./sockets.js";
 
@@ -16,11 +17,8 @@ after(async () => {
   await server?.end();
 });
 
-const big = "9007199254740993123";
-const tile = (page, name, value) => page.locator(".tile", { has: page.locator("dt", { hasText: new RegExp(`^${name}$`) }) }).locator("dd").first().filter({ hasText: new RegExp(`^${value}$`) }).waitFor();
 const stats = (queue) => v1(base, "GET", `queues/${queue}`);
 const rows = (page) => page.locator("table.letters tbody tr");
-const messages = (n) => Array.from({ length: n }, (_, i) => ({ key: `k${i % 3}`, headers: { i }, payload: `{"n":${i},"big":${big}}` }));
 
 test("the consumers of a queue are shown as long as they consume, and lead to their connections", async (t) => {
   await v1(base, "POST", "queues/worked");

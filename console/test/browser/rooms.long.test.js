@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { serve, v1 } from "../server.js";
+import { join, log, say, users } from "./acts.js";
 import { becomes, launch, open } from "./browser.js";
 
 let server, browser, base;
@@ -14,26 +15,10 @@ after(async () => {
   await server?.end();
 });
 
-const log = (page) => page.getByRole("log", { name: "Chats" });
-const users = (page) => page.getByRole("list", { name: "Users" }).locator("li > span").allTextContents();
-
-async function join(page, room, name) {
-  await page.goto(`${base}/console/rooms/${room}`);
-  await page.getByLabel("Your name").fill(name);
-  await page.getByRole("button", { name: "Join" }).click();
-  await page.getByText("You are in the room.").waitFor();
-}
-
-async function say(page, text, times = "") {
-  await page.getByLabel("Times").fill(times);
-  await page.getByLabel("Say").fill(text);
-  await page.getByRole("button", { name: "Send" }).click();
-}
-
 test("chats of others are counted, in the list", async (t) => {
   const page = await open(t, browser, base);
   const talker = await open(t, browser, base);
-  await join(talker, "busy", "");
+  await join(talker, base, "busy", "");
   await page.goto(`${base}/console/rooms?find=busy`);
   await page.getByRole("link", { name: "busy" }).waitFor();
   for (let i = 0; i < 8; i++) await v1(base, "POST", "rooms/busy/chats", { text: `${i}` });
@@ -42,7 +27,7 @@ test("chats of others are counted, in the list", async (t) => {
 
 test("who chats too fast is told when the next chat may be sent", async (t) => {
   const page = await open(t, browser, base);
-  await join(page, "public", "ann");
+  await join(page, base, "public", "ann");
   await say(page, "again", "x");
   await page.getByText("How often is a whole number from 0 to 100.").waitFor();
   await say(page, "again", "30");
@@ -55,8 +40,8 @@ test("who chats too fast is told when the next chat may be sent", async (t) => {
 
 test("a user is removed from a room, on all its connections, and can come back", async (t) => {
   const [boss, ann] = [await open(t, browser, base), await open(t, browser, base)];
-  await join(ann, "den", "ann");
-  await join(boss, "den", "boss");
+  await join(ann, base, "den", "ann");
+  await join(boss, base, "den", "boss");
   await boss.getByRole("button", { name: "Remove ann" }).click();
   const dialog = boss.getByRole("dialog", { name: "Remove this user from the room?" });
   await dialog.getByText("It is no ban").waitFor();
@@ -114,7 +99,7 @@ test("gaps are shown, and a server that is away", async (t) => {
       if (String(message).includes("tell me")) socket.send(JSON.stringify({ type: "gap", room: "holes", missed: 1234 }));
     });
   });
-  await join(page, "holes", "ann");
+  await join(page, base, "holes", "ann");
   await v1(base, "POST", "rooms/holes/chats", { text: "tell me" });
   await log(page).getByText("1,234 chats are missing here.").waitFor();
   cut();

@@ -7,6 +7,7 @@ import { after, before, test } from "node:test";
 import { kill } from "../dead.js";
 import { result, write } from "../results.js";
 import { serve, v1 } from "../server.js";
+import { big, connected, fill, join, log, messageRows, messages, positions, say, tile, types, users } from "./acts.js";
 import { becomes, launch, open } from "./browser.js";
 
 let server, browser, base, folder;
@@ -24,11 +25,8 @@ after(async () => {
 
 // Queues: first, when there is none.
 {
-  const big = "9007199254740993123";
-  const tile = (page, name, value) => page.locator(".tile", { has: page.locator("dt", { hasText: new RegExp(`^${name}$`) }) }).locator("dd").first().filter({ hasText: new RegExp(`^${value}$`) }).waitFor();
   const stats = (queue) => v1(base, "GET", `queues/${queue}`);
   const rows = (page) => page.locator("table.letters tbody tr");
-  const messages = (n) => Array.from({ length: n }, (_, i) => ({ key: `k${i % 3}`, headers: { i }, payload: `{"n":${i},"big":${big}}` }));
 
   test("a queue is created, filled, paused and resumed", async (t) => {
     const page = await open(t, browser, base, { allowed: ["400"] });
@@ -116,20 +114,9 @@ after(async () => {
 
 // The overview, and streams.
 {
-  const big = "9007199254740993123";
-  /** Creates a stream with n messages, with keys a, b and c in turn. */
-  async function fill(stream, n, options = { keyed: true }) {
-    await v1(base, "POST", `streams/${stream}`, options);
-    for (let i = 0; i < n; i += 100) {
-      const messages = Array.from({ length: Math.min(100, n - i) }, (_, j) => ({ key: "abc"[(i + j) % 3], headers: { n: i + j }, payload: `{"n":${i + j},"big":${big}}` }));
-      await v1(base, "POST", `streams/${stream}/messages`, { messages });
-    }
-  }
-  const rows = (page) => page.locator("table.messages tbody tr");
-  const positions = async (page) => (await page.locator("table.messages tbody th").allTextContents()).map((text) => Number(text.replace(",", "")));
 
   test("the overview shows what happens", async (t) => {
-    await fill("busy", 200);
+    await fill(base, "busy", 200);
     const page = await open(t, browser, base);
     await page.goto(`${base}/console/`);
     await becomes(() => page.title(), "Overview · Tidewire");
@@ -160,24 +147,24 @@ after(async () => {
     await page.getByLabel("Headers").fill('{"trace":"t1"}');
     await page.getByLabel("Payload", { exact: true }).press("Control+Enter");
     await page.getByText("Stored at position 1.").waitFor();
-    await rows(page).filter({ hasText: big }).waitFor();
+    await messageRows(page).filter({ hasText: big }).waitFor();
     const { messages } = await v1(base, "GET", "streams/stream%20here%2F1/messages");
     assert.deepEqual([messages[0].key, messages[0].headers, messages[0].payload], ["k1", { trace: "t1" }, `{"big":${big}}`]);
   });
 
   test("messages are browsed by position, key and time, and each view has an address", async (t) => {
-    await fill("browse", 130);
+    await fill(base, "browse", 130);
     await new Promise((resolve) => setTimeout(resolve, 2100));
     const time = new Date().toISOString().slice(0, 19);
     await v1(base, "POST", "streams/browse/messages", { key: "late", payload: "late" });
     const page = await open(t, browser, base);
     await page.goto(`${base}/console/streams/browse`);
-    await rows(page).first().waitFor();
+    await messageRows(page).first().waitFor();
     await becomes(() => positions(page), Array.from({ length: 50 }, (_, i) => 131 - i));
     await page.getByRole("button", { name: "Older" }).click();
     await page.waitForURL(/after=31$/);
     await page.reload();
-    await rows(page).first().waitFor();
+    await messageRows(page).first().waitFor();
     await becomes(() => positions(page), Array.from({ length: 50 }, (_, i) => 81 - i));
     await page.getByRole("button", { name: "Newer" }).click();
     await page.waitForURL(/after=81$/);
@@ -206,7 +193,6 @@ after(async () => {
 
 // Events.
 {
-  const big = "9007199254740993123";
   const rows = (page) => page.locator("table.events tbody tr");
   const positions = (page) => rows(page).locator("th").allTextContents();
 
@@ -306,20 +292,12 @@ after(async () => {
 // The inspector.
 {
   const rows = (page) => page.locator("table.frames tbody tr");
-  const types = (page) => page.locator("table.frames td.key").allTextContents();
   const send = (page) => page.getByRole("button", { name: "Send", exact: true });
-  async function connected(t, path = "") {
-    const page = await open(t, browser, base);
-    await page.goto(`${base}/console/inspector${path}`);
-    await page.getByRole("button", { name: "Connect", exact: true }).click();
-    await page.getByText("Connected.").waitFor();
-    return page;
-  }
 
   test("a request and its answer are in the log, with the time between them", async (t) => {
     await v1(base, "POST", "streams/orders");
     await v1(base, "POST", "queues/mail", {});
-    const page = await connected(t, `?message=${encodeURIComponent("publish a message")}`);
+    const page = await connected(t, browser, base, `?message=${encodeURIComponent("publish a message")}`);
     await becomes(() => types(page), ["hello"]);
     await becomes(async () => JSON.parse(await page.getByLabel("Frame, as it is sent").inputValue()).id, 1);
     await page.getByLabel("Frame, as it is sent").press("Control+Enter");
@@ -387,7 +365,6 @@ after(async () => {
 
 // Searches.
 {
-  const positions = async (page) => (await page.locator("table.messages tbody th").allTextContents()).map((text) => Number(text.replace(",", "")));
 
   test("messages are found by text and by a path, with progress, and the address has the search", async (t) => {
     await v1(base, "POST", "streams/searched", { keyed: true });
@@ -464,19 +441,6 @@ after(async () => {
 
 // Rooms.
 {
-  const log = (page) => page.getByRole("log", { name: "Chats" });
-  const users = (page) => page.getByRole("list", { name: "Users" }).locator("li > span").allTextContents();
-  async function join(page, room, name) {
-    await page.goto(`${base}/console/rooms/${room}`);
-    await page.getByLabel("Your name").fill(name);
-    await page.getByRole("button", { name: "Join" }).click();
-    await page.getByText("You are in the room.").waitFor();
-  }
-  async function say(page, text, times = "") {
-    await page.getByLabel("Times").fill(times);
-    await page.getByLabel("Say").fill(text);
-    await page.getByRole("button", { name: "Send" }).click();
-  }
 
   test("a room is opened, two users join it, chat, see each other come and leave", async (t) => {
     const [ann, bob] = [await open(t, browser, base), await open(t, browser, base)];
@@ -487,10 +451,10 @@ after(async () => {
     await ann.getByRole("button", { name: "Open" }).click();
     await ann.waitForURL(`${base}/console/rooms/tea%2F1`);
     await ann.getByText("You see chats while you are in the room").waitFor();
-    await join(ann, "tea%2F1", "ann");
+    await join(ann, base, "tea%2F1", "ann");
     assert.match(ann.url(), /as=ann$/);
     await ann.getByText("1 connection, 1 user with a name").waitFor();
-    await join(bob, "tea%2F1", "bob");
+    await join(bob, base, "tea%2F1", "bob");
     await log(ann).getByText("bob has joined.").waitFor();
     await becomes(() => users(ann), ["ann", "bob"]);
     await becomes(() => users(bob), ["ann", "bob"]);

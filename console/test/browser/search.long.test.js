@@ -19,8 +19,6 @@ after(async () => {
   await server?.end();
 });
 
-const positions = async (page) => (await page.locator("table.messages tbody th").allTextContents()).map((text) => Number(text.replace(",", "")));
-
 test("a search pauses, is stopped, and goes on", async (t) => {
   const page = await open(t, browser, base, { allowed: ["503"] });
   await page.goto(`${base}/console/streams/orders?search=1&text=trace`);
