@@ -76,7 +76,7 @@ func TestNode_DroppedElsewhere(t *testing.T) {
 	})
 }
 
-// TestNode_Dropped: a Node that is told of the drop, finds out by itself, or stops, ends its Consumers. Deliveries are void, whether
+// TestNode_Dropped: a Node that gets the report of the drop, finds out by itself, or stops, ends its Consumers. Deliveries are void, whether
 // they are acknowledged before or after.
 func TestNode_Dropped(t *testing.T) {
 	t.Parallel()

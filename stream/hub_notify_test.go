@@ -181,7 +181,7 @@ func TestFollower(t *testing.T) {
 	f.Hinted()
 	h.Notify(s)
 	if !f.Hinted() || f.Hinted() {
-		t.Error("a notification is not told of once")
+		t.Error("a notification is not reported once")
 	}
 	for range 3 {
 		store(stream.Message{Payload: make([]byte, 400<<10)})

@@ -308,7 +308,7 @@ func TestAppender_RefusedAfterALostAnswer(t *testing.T) {
 	mustAppend(t, a, messages("second")...) // the session prepares with the second
 	plan.cutWith("third")
 	if _, err := a.Append(t.Context(), messages("third")...); !errors.Is(err, stream.ErrOutcomeUnknown) {
-		t.Errorf("the answer was lost, and the caller is told %v", err)
+		t.Errorf("the answer was lost, and the caller gets %v", err)
 	}
 	wantStored(t, s, "first, second, third")
 	if _, err := a.Append(t.Context(), messages("fourth")...); err == nil || errors.Is(err, stream.ErrOutcomeUnknown) {

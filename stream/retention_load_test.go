@@ -134,7 +134,7 @@ func keepUnderLoad(t *testing.T, nodes []*pgxpool.Pool, seed uint64, meanwhile f
 	}
 }
 
-// TestRetentionWorker_UnderLoad: every reader sees all messages, or is told which are dropped, also of a stream that moves.
+// TestRetentionWorker_UnderLoad: every reader sees all messages, or a report of those that are dropped, also of a stream that moves.
 func TestRetentionWorker_UnderLoad(t *testing.T) {
 	t.Parallel()
 	notShort(t)
@@ -236,7 +236,7 @@ func (f *survivor) check(t *testing.T, stored []int64) {
 		}
 	}
 	if !slices.Equal(f.seen, want) {
-		t.Errorf("from %d on: saw %d messages, want %d; told of %v", f.start, len(f.seen), len(want), f.gaps)
+		t.Errorf("from %d on: saw %d messages, want %d; gaps %v", f.start, len(f.seen), len(want), f.gaps)
 	}
 	for _, g := range f.gaps {
 		if _, found := slices.BinarySearch(stored, g.oldest-1); !found || g.oldest <= g.after+1 {

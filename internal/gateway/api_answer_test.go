@@ -15,7 +15,7 @@ import (
 )
 
 // TestAPI_HalfClosed: a client that half-closes after its request gets the answer. To a receive it looks like one that has gone, so nothing is
-// leased to it, and it is told so.
+// leased to it, and the answer says so.
 func TestAPI_HalfClosed(t *testing.T) {
 	t.Parallel()
 	streams, queues, _, addr := serveAll(t)

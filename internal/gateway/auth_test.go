@@ -120,7 +120,7 @@ type (
 )
 
 // TestAuth_Rights: without a token nothing works, without its right a request is forbidden, and with it the right is no obstacle. What is refused is
-// refused before a store is asked: neither the answer nor its time tells what there is.
+// refused before a store is asked: neither the answer nor its time shows what there is.
 func TestAuth_Rights(t *testing.T) {
 	t.Parallel()
 	c := serveClosed(t, nil)
@@ -271,7 +271,7 @@ func TestAuth_Refresh(t *testing.T) {
 	c.deliveriesOf(tokenOf(t, "bob", time.Hour, "consume queue:jobs"), 2) // while the leases of ann would have lasted a minute
 }
 
-// TestAuth_Users: nobody speaks for another, and presence names the token's user. Who may not have presence any more is told nothing more of who
+// TestAuth_Users: nobody speaks for another, and presence names the token's user. A user without the right to presence any more gets nothing more about who
 // is in the room, and stays in it.
 func TestAuth_Users(t *testing.T) {
 	t.Parallel()

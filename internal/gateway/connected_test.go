@@ -50,7 +50,7 @@ func (l *told) connected(user string) gateway.ConnectionObserver {
 func (l *told) want(t *testing.T, lines ...string) {
 	t.Helper()
 	slices.Sort(lines)
-	testkit.Eventually(t, fmt.Sprintf("all is told: %q", lines), func() bool {
+	testkit.Eventually(t, fmt.Sprintf("all is reported: %q", lines), func() bool {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		return slices.Equal(slices.Sorted(slices.Values(l.lines)), lines)

@@ -10,7 +10,7 @@ import (
 	"github.com/tidewire/tidewire/internal/wire/spec"
 )
 
-// TestDescribe: the documents and the client are served without a token, also in closed mode; who has one is told that it has not changed. The console
+// TestDescribe: the documents and the client are served without a token, also in closed mode; a client that has one gets the answer that it has not changed. The console
 // is served so, too, and to no page of another origin.
 func TestDescribe(t *testing.T) {
 	t.Parallel()

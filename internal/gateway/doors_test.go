@@ -27,7 +27,7 @@ var doors = []struct {
 	{right: "append events:default", ws: `"type":"append","events":[{"type":"A","tags":["t:1"]}]`, http: "POST /v1/events", body: `{"events":[{"type":"A","tags":["t:1"]}]}`},
 	{right: "append events:default#t:1", ws: `"type":"append","events":[{"type":"A","tags":["t:1"]}]`, http: "POST /v1/events", body: `{"events":[{"type":"A","tags":["t:1"]}]}`},
 	{
-		right: "query events:default", and: []string{"append events:default"}, // a condition tells what there is
+		right: "query events:default", and: []string{"append events:default"}, // a condition shows what there is
 		ws:   `"type":"append","events":[{"type":"A"}],"condition":{"query":{"items":[{"tags":["none"]}]}}`,
 		http: "POST /v1/events", body: `{"events":[{"type":"A"}],"condition":{"query":{"items":[{"tags":["none"]}]}}}`,
 	},

@@ -15,7 +15,7 @@ import (
 // shortLife is how long a token is valid that ends in a test.
 const shortLife = 20 * time.Second
 
-// TestAuth_Expiry: a client is told before its token ends, gets nothing new done after that, and is closed when the grace is over.
+// TestAuth_Expiry: a client is warned before its token ends, gets nothing new done after that, and is closed when the grace is over.
 func TestAuth_Expiry(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		c := serveClosed(t, func(cfg *gateway.Config) { cfg.Auth.Grace = 3 * time.Second })
@@ -29,7 +29,7 @@ func TestAuth_Expiry(t *testing.T) {
 			t.Errorf("got %s", first)
 		}
 		if told := time.Since(began); told < time.Second || told > shortLife-10*time.Second {
-			t.Errorf("it is told after %v", told)
+			t.Errorf("it is warned after %v", told)
 		}
 		time.Sleep(time.Until(began.Add(shortLife + time.Second)))
 		if got := w.code(publish); got != "token_expired" {

@@ -107,7 +107,7 @@ func TestLanes_Credit(t *testing.T) {
 	})
 }
 
-// TestLanes_Settings: what is wrong with a setting is told, and changes nothing. With an id settings are answered.
+// TestLanes_Settings: a wrong setting is reported, and changes nothing. With an id settings are answered.
 func TestLanes_Settings(t *testing.T) {
 	t.Parallel()
 	_, addr := serveLanes(t, quiet)

@@ -178,7 +178,7 @@ func TestTurns_Shared(t *testing.T) {
 	})
 }
 
-// TestTurns_GivenUp: an append that has only waited for its turn when the server gives up is not stored, and the client is told so.
+// TestTurns_GivenUp: an append that has only waited for its turn when the server gives up is not stored, and the client gets that answer.
 func TestTurns_GivenUp(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := serveRules(t, nil, "query events:*", "append events:*")

@@ -183,7 +183,7 @@ func TestShare(t *testing.T) {
 	})
 }
 
-// TestShare_Filter: the member is told how far the server has read. What is left of a revoked partition is not sent.
+// TestShare_Filter: the server reports to the member how far it has read. What is left of a revoked partition is not sent.
 func TestShare_Filter(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		m, addr := serveShared(t, nil)
@@ -204,7 +204,7 @@ func TestShare_Filter(t *testing.T) {
 	})
 }
 
-// TestShare_Parked: the owner of a partition whose next messages cannot be read is told. A stream that is dropped ends the subscription.
+// TestShare_Parked: the owner of a partition whose next messages cannot be read gets a report. A stream that is dropped ends the subscription.
 func TestShare_Parked(t *testing.T) {
 	t.Parallel()
 	m, addr := serveShared(t, nil)

@@ -10,7 +10,7 @@ import (
 	"github.com/tidewire/tidewire/websocket"
 )
 
-// TestDrain: connections are closed one after another, each is told when to come back, requests are answered meanwhile, and no new
+// TestDrain: connections are closed one after another, each gets the time to come back, requests are answered meanwhile, and no new
 // connection is let in.
 func TestDrain(t *testing.T) {
 	inBubble(t, func(t *testing.T) {

@@ -118,7 +118,7 @@ func TestStored_ErrorsAreTold(t *testing.T) {
 	}
 }
 
-// TestStored_AFailoverLosesChats: members that received lost chats are told, and nobody gets a lost position for resuming.
+// TestStored_AFailoverLosesChats: members that received lost chats get a report, and nobody gets a lost position for resuming.
 func TestStored_AFailoverLosesChats(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		store, _, addr := serveStored(t)
@@ -169,7 +169,7 @@ func (s *slowCheck) Check(ctx context.Context, position int64) error {
 	return err
 }
 
-// TestStored_LossIsFoundTwice: the follower finds a loss while the check for it is waiting for its answer. It is told once, and what has come since stays.
+// TestStored_LossIsFoundTwice: the follower finds a loss while the check for it is waiting for its answer. It is reported once, and the chats that came since stay.
 func TestStored_LossIsFoundTwice(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		store := &slowCheck{memoryStore: newMemoryStore(t), asked: make(chan struct{}), let: make(chan struct{})}

@@ -59,7 +59,7 @@ func shared() (string, error) {
 	return srv.URL(), nil
 }
 
-// begun tells the databases of this process from those of others, also of one that had the same number.
+// begun distinguishes the databases of this process from those of others, also of one that had the same number.
 var begun = strconv.FormatInt(time.Now().UnixNano(), 36)
 
 // newName returns a name that no other database of the server has.

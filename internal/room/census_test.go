@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// ear is the outlet of a room, which keeps what other nodes are told of who is there.
+// ear is the outlet of a room, which keeps what is sent to other nodes about who is there.
 type ear struct{ heard []Presence }
 
 func (*ear) Send(uint64, int, []byte) {}
@@ -15,7 +15,7 @@ func (*ear) Watch(bool)               {}
 func (e *ear) Present(p Presence)     { e.heard = append(e.heard, p) }
 func (*ear) Close()                   {}
 
-// TestCensus: other nodes are told who is in a room while they ask for it, all names at first and then changes, and again when they ask again.
+// TestCensus: other nodes get who is in a room while they ask for it, all names at first and then changes, and again when they ask again.
 func TestCensus(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

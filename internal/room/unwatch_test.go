@@ -28,7 +28,7 @@ func TestPresence_Unwatch(t *testing.T) {
 	}
 }
 
-// TestPresence_OfTwoNodes: a watcher is told of who is in the room on another node too, until nothing is known of that node any more.
+// TestPresence_OfTwoNodes: a watcher gets who is in the room on another node too, until nothing is known of that node any more.
 func TestPresence_OfTwoNodes(t *testing.T) {
 	t.Parallel()
 	joined := newLinks()
