@@ -1,7 +1,6 @@
 package conformance
 
 import (
-	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -11,10 +10,11 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/tidewire/tidewire/internal/testkit"
 )
 
 // unlimited are flags for cases that do not test the rate limit.
@@ -25,25 +25,7 @@ type server struct {
 	url  string
 	cmd  *exec.Cmd
 	done chan struct{} // closed when the process has ended
-	out  output
-}
-
-// output collects both output streams of a process.
-type output struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (o *output) Write(b []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.Write(b)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.String()
+	out  testkit.Log   // both output streams
 }
 
 // start starts a process with flags and waits until it serves.

@@ -1,7 +1,6 @@
 package certs
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -29,26 +28,8 @@ type pebble struct {
 	dir     string // https://…/dir
 	roots   string // https://…/roots/0: its own root, with which it signs certificates
 	tls     *SelfSigned
-	said    *logBuffer
+	said    *testkit.Log
 	tlsPort int
-}
-
-// logBuffer is safe for concurrent use.
-type logBuffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (b *logBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *logBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
 }
 
 // freePort returns a port that nobody listens on.
@@ -105,7 +86,7 @@ func startPebble(t *testing.T, tlsPort int) *pebble {
 	}
 	path := filepath.Join(t.TempDir(), "pebble.json")
 	write(t, path, config)
-	p := &pebble{dir: "https://" + address + "/dir", roots: "https://" + management + "/roots/0", tls: certificate, said: &logBuffer{}, tlsPort: tlsPort}
+	p := &pebble{dir: "https://" + address + "/dir", roots: "https://" + management + "/roots/0", tls: certificate, said: &testkit.Log{}, tlsPort: tlsPort}
 	cmd := exec.Command(program, "-config", path, "-dnsserver", dnsServer(t))
 	cmd.Env = append(os.Environ(), "PEBBLE_VA_NOSLEEP=1", "PEBBLE_WFE_NONCEREJECT=0")
 	cmd.Stdout, cmd.Stderr = p.said, p.said

@@ -1,7 +1,6 @@
 package pg_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -80,24 +79,6 @@ func rows(t *testing.T, pool *pgxpool.Pool, where string) (n int) {
 	return n
 }
 
-// said is a log's text. Safe for concurrent use.
-type said struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (s *said) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.text.Write(p)
-}
-
-func (s *said) count(what string) int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return strings.Count(s.text.String(), what)
-}
-
 // backwards returns the address with its hosts in reverse order: this process knows nothing about it yet.
 func backwards(url string) string {
 	fields := strings.Fields(url)
@@ -118,7 +99,7 @@ func backwards(url string) string {
 func TestHosts_FrozenPrimary(t *testing.T) {
 	t.Parallel()
 	p := startPair(t)
-	var log said
+	var log testkit.Log
 	pool := openPool(t, pg.PoolConfig{URL: p.Both(t), Log: slog.New(slog.NewTextHandler(&log, nil))})
 	insert(t, pool, 1)
 	p.CatchUp(t)
@@ -129,7 +110,7 @@ func TestHosts_FrozenPrimary(t *testing.T) {
 		insert(t, pool, 2)
 		inserted <- time.Now()
 	}()
-	testkit.Eventually(t, "the silence is noticed", func() bool { return log.count("does not answer") > 0 })
+	testkit.Eventually(t, "the silence is noticed", func() bool { return log.Count("does not answer") > 0 })
 	t.Logf("noticed %v after the freeze", time.Since(frozen).Round(time.Millisecond))
 	if stats := pg.HostsOf(pool); stats != (pg.HostStats{Silent: 1}) {
 		t.Errorf("%+v", stats)
@@ -140,7 +121,7 @@ func TestHosts_FrozenPrimary(t *testing.T) {
 
 	thaw()
 	former := connectTo(t, p.Primary.URL())
-	testkit.Eventually(t, "the former primary is refused", func() bool { return log.count("server is refused") > 0 })
+	testkit.Eventually(t, "the former primary is refused", func() bool { return log.Count("server is refused") > 0 })
 	var wg sync.WaitGroup
 	const clients = 50 // PostgreSQL admits 97
 	for i := range clients {
@@ -164,7 +145,7 @@ func TestHosts_FrozenPrimary(t *testing.T) {
 	if err := former.QueryRow(t.Context(), `SELECT count(*) FROM public.t WHERE n >= 100`).Scan(&n); err != nil || n > 0 {
 		t.Errorf("%d rows on the former primary, %v", n, err)
 	}
-	if n := log.count("server is refused"); n != 1 {
+	if n := log.Count("server is refused"); n != 1 {
 		t.Errorf("the refusal is told %d times", n)
 	}
 	if stats := pg.HostsOf(pool); stats != (pg.HostStats{Refused: 1}) {
@@ -232,10 +213,10 @@ func TestHosts_FormerPrimary(t *testing.T) {
 func TestHosts_OtherCluster(t *testing.T) {
 	t.Parallel()
 	p := pgtest.Pair{Primary: pgtest.Start(t), Standby: pgtest.StartOther(t)}
-	var log said
+	var log testkit.Log
 	pool := openPool(t, pg.PoolConfig{URL: p.Both(t), Log: slog.New(slog.NewTextHandler(&log, nil))})
-	if log.count("system identifier") != 1 {
-		t.Errorf("not told: %s", log.text.String())
+	if log.Count("system identifier") != 1 {
+		t.Errorf("the log lacks it: %s", log.String())
 	}
 	if err := p.Primary.Kill(t.Context()); err != nil {
 		t.Fatal(err)
@@ -265,7 +246,7 @@ func TestHosts_SlowIsNotSilent(t *testing.T) {
 	}
 	p := pgtest.StartPair(t, pgxpool.New)
 	url, _ := overTCP(t, p)
-	var log said
+	var log testkit.Log
 	pool := openPool(t, pg.PoolConfig{URL: url, Log: slog.New(slog.NewTextHandler(&log, nil))})
 	for _, table := range []string{"public.t", "public.other"} {
 		if _, err := pool.Exec(t.Context(), `CREATE TABLE `+table+` (n int)`); err != nil {
@@ -323,8 +304,8 @@ func TestHosts_SlowIsNotSilent(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if log.count("does not answer") > 0 {
-		t.Error(log.text.String())
+	if log.Count("does not answer") > 0 {
+		t.Error(log.String())
 	}
 }
 

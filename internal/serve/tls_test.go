@@ -1,7 +1,6 @@
 package serve
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -21,30 +20,13 @@ import (
 	"github.com/tidewire/tidewire/internal/budget"
 	"github.com/tidewire/tidewire/internal/certs"
 	"github.com/tidewire/tidewire/internal/gateway"
+	"github.com/tidewire/tidewire/internal/testkit"
 	"github.com/tidewire/tidewire/websocket"
 )
 
-// logText is a log that the server writes and a test reads.
-type logText struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *logText) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *logText) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
-
 // running serves the echo endpoint. With secure it serves TLS, and roots is what clients trust. A TLS handshake and a
 // header may take timeout.
-func running(t *testing.T, secure bool, timeout time.Duration) (addr string, roots *x509.CertPool, said *logText) {
+func running(t *testing.T, secure bool, timeout time.Duration) (addr string, roots *x509.CertPool, said *testkit.Log) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -63,7 +45,7 @@ func running(t *testing.T, secure bool, timeout time.Duration) (addr string, roo
 		roots = made.Roots
 		l = websocket.NewTLSListener(l, &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}})
 	}
-	said = &logText{}
+	said = &testkit.Log{}
 	ctx, cancel := context.WithCancel(t.Context())
 	listening, ended := make(chan struct{}), make(chan error, 1)
 	cfg := Config{
@@ -208,7 +190,7 @@ func TestTLS_Origins(t *testing.T) {
 // TestHTTPLog: failed handshakes are one line a minute, and anything else a line each.
 func TestHTTPLog(t *testing.T) {
 	t.Parallel()
-	said := &logText{}
+	said := &testkit.Log{}
 	l := &httpLog{log: slog.New(slog.NewTextHandler(said, nil))}
 	for range 3 {
 		io.WriteString(l, "http: TLS handshake error from 192.0.2.1:99: EOF\n")

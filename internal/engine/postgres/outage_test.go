@@ -5,8 +5,6 @@ import (
 	"errors"
 	"io"
 	"log/slog"
-	"strings"
-	"sync"
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -14,30 +12,12 @@ import (
 	"github.com/tidewire/tidewire/internal/testkit"
 )
 
-// lines is a log's output. Safe for concurrent use.
-type lines struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *lines) count(text string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Count(l.text.String(), text)
-}
-
 // TestOutageLog: of a thousand failures while PostgreSQL is away, the log has one line,
 // and one when it is back. Failures with another cause, and all errors, are logged as
 // usual.
 func TestOutageLog(t *testing.T) {
 	t.Parallel()
-	var out lines
+	var out testkit.Log
 	probes := make(chan error)
 	log, o := newOutageLog(slog.New(slog.NewTextHandler(&out, nil)), func(ctx context.Context) error {
 		select {
@@ -69,7 +49,7 @@ func TestOutageLog(t *testing.T) {
 			"batch not written": outage, "not read": 0, "does not answer": outage, "answers again": outage,
 			"warnings_left_out=2000": outage, "too large": outage, "given up": outage, "msg=stopping": outage,
 		} {
-			if n := out.count(text); n != want {
+			if n := out.Count(text); n != want {
 				t.Errorf("outage %d: %q %d times, want %d", outage, text, n, want)
 			}
 		}
@@ -77,7 +57,7 @@ func TestOutageLog(t *testing.T) {
 	log.Warn("one connection was ended", "error", lost)
 	probes <- nil // PostgreSQL answers: there is no outage to log
 	o.end()
-	if n := out.count("does not answer"); n != 2 {
+	if n := out.Count("does not answer"); n != 2 {
 		t.Errorf("%d outages told, want 2", n)
 	}
 }

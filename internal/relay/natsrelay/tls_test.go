@@ -27,22 +27,8 @@ import (
 
 // record is a log, or what has passed a proxy. It is safe for concurrent use.
 type record struct {
+	testkit.Log
 	connections atomic.Int32 // of a proxy
-
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (r *record) Write(b []byte) (int, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.text.Write(b)
-}
-
-func (r *record) String() string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.text.String()
 }
 
 // begin starts a node that writes its log to a record.
