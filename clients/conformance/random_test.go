@@ -105,9 +105,9 @@ func (h *history) fail(calls int) {
 		}
 	}
 	if h.random.IntN(calls) < 2 {
-		h.server().kill()
-		h.server().start(h.t)
-		h.proxy.SetTarget(h.server().addr)
+		h.server().Kill()
+		h.server().start()
+		h.proxy.SetTarget(h.server().Addr)
 	}
 }
 

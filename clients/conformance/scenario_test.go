@@ -124,7 +124,7 @@ func newWorld(t *testing.T, r *runner, prefix string, streams, queues []string, 
 	for _, name := range queues {
 		w.server().want(t, "POST", "/v1/queues/"+name, nil)
 	}
-	proxy, err := wsproxy.New("127.0.0.1:0", w.server().addr)
+	proxy, err := wsproxy.New("127.0.0.1:0", w.server().Addr)
 	if err != nil {
 		t.Fatal(err)
 	}

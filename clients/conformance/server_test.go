@@ -1,7 +1,6 @@
 package conformance_test
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"fmt"
@@ -12,8 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -27,83 +24,28 @@ const patience = time.Minute
 
 // server is tidewire as a process, on a database of its own.
 type server struct {
-	t    *testing.T
-	args []string
-	db   pgtest.DB
-
-	mu   sync.Mutex
-	said strings.Builder // by all processes
-
-	cmd  *exec.Cmd
-	done chan struct{}
-	addr string // of the process that runs
+	*testbin.Process            // that runs
+	t                *testing.T // with which all its processes end
+	args             []string
+	db               pgtest.DB
 }
 
 // startServer starts a server, which ends with the test.
 func startServer(t *testing.T, db pgtest.DB, args ...string) *server {
 	t.Helper()
 	s := &server{t: t, db: db, args: append([]string{"serve", "--port", "0", "--database-url", db.URL, "--stored-rooms", "stored-*"}, args...)}
-	s.start(t)
-	t.Cleanup(func() {
-		s.kill()
-		if t.Failed() {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			t.Logf("the server said:\n%s", s.said.String())
-		}
-	})
+	s.start()
 	return s
 }
 
 // start starts the process, and waits until it listens.
-func (s *server) start(t *testing.T) {
-	t.Helper()
+func (s *server) start() {
+	s.t.Helper()
 	program, err := testbin.Tidewire()
 	if err != nil {
-		t.Fatal(err)
+		s.t.Fatal(err)
 	}
-	s.cmd, s.done = exec.Command(program, s.args...), make(chan struct{})
-	s.cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool {
-		return strings.HasPrefix(v, "DATABASE_") || strings.HasPrefix(v, "PG")
-	})
-	out, in := io.Pipe()
-	s.cmd.Stdout, s.cmd.Stderr = in, in
-	if err := s.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	listening := make(chan string, 1)
-	go func() {
-		for lines := bufio.NewScanner(out); lines.Scan(); {
-			s.mu.Lock()
-			s.said.WriteString(lines.Text() + "\n")
-			s.mu.Unlock()
-			if address, ok := strings.CutPrefix(lines.Text(), "listening on "); ok {
-				listening <- strings.TrimPrefix(address, "http://")
-			}
-		}
-	}()
-	go func(cmd *exec.Cmd, done chan struct{}) {
-		cmd.Wait()
-		in.Close()
-		close(done)
-	}(s.cmd, s.done)
-	select {
-	case s.addr = <-listening:
-	case <-s.done:
-		t.Fatal("the server ended")
-	}
-}
-
-// kill ends the process at once.
-func (s *server) kill() {
-	s.cmd.Process.Kill()
-	<-s.done
-}
-
-// stop ends the process gracefully.
-func (s *server) stop() {
-	s.cmd.Process.Signal(syscall.SIGTERM)
-	<-s.done
+	s.Process = testbin.Serve(s.t, exec.Command(program, s.args...))
 }
 
 // want sends a request that has to succeed, and returns the answer.
@@ -114,7 +56,7 @@ func (s *server) want(t *testing.T, method, path string, body any) map[string]an
 		text, _ := json.Marshal(body)
 		in = bytes.NewReader(text)
 	}
-	r, err := http.NewRequestWithContext(t.Context(), method, "http://"+s.addr+path, in)
+	r, err := http.NewRequestWithContext(t.Context(), method, "http://"+s.Addr+path, in)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -210,9 +210,9 @@ var breaks = map[string]func(*world) error{
 	},
 	"proxy refuse":   func(w *world) error { w.proxy.Refuse(true); return nil },
 	"proxy heal":     func(w *world) error { w.proxy.Clear(); return nil },
-	"server kill":    func(w *world) error { w.server().kill(); return nil },
-	"server stop":    func(w *world) error { w.server().stop(); return nil },
-	"server start":   func(w *world) error { w.server().start(w.t); return nil },
+	"server kill":    func(w *world) error { w.server().Kill(); return nil },
+	"server stop":    func(w *world) error { w.server().Stop(w.t); return nil },
+	"server start":   func(w *world) error { w.server().start(); return nil },
 	"server other":   func(w *world) error { slices.Reverse(w.servers); return nil },
 	"database kill":  func(w *world) error { return w.db.Kill(w.t.Context()) },
 	"database start": func(w *world) error { return w.db.Restart(w.t.Context()) },
@@ -228,7 +228,7 @@ func breaking(on string) func(*world, any) error {
 			return fmt.Errorf("there is no act %q, or what it breaks is shared", v)
 		}
 		err := act(w)
-		w.proxy.SetTarget(w.server().addr)
+		w.proxy.SetTarget(w.server().Addr)
 		return err
 	}
 }

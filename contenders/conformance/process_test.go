@@ -137,7 +137,7 @@ func testDeaf(t *testing.T, c contender) {
 	s := c.start(t)
 	dialRaw(t, s)
 	a := member(t, s, "r")
-	if err := s.cmd.Process.Signal(syscall.SIGINT); err != nil {
+	if err := s.Cmd.Process.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}
 	a.closedWith(websocket.StatusGoingAway)

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tidewire/tidewire/internal/testkit"
+	"github.com/tidewire/tidewire/internal/testbin"
 )
 
 // unlimited are flags for cases that do not test the rate limit.
@@ -22,10 +22,8 @@ var unlimited = []string{"--rate-limit", "100000", "--rate-burst", "100000"}
 
 // server is a running server.
 type server struct {
-	url  string
-	cmd  *exec.Cmd
-	done chan struct{} // closed when the process has ended
-	out  testkit.Log   // both output streams
+	*testbin.Process
+	url string
 }
 
 // start starts a process with flags and waits until it serves.
@@ -41,26 +39,14 @@ func (c contender) startWith(t *testing.T, args func(port string) []string) *ser
 	var s *server
 	for range 5 {
 		port := freePort(t)
-		s = &server{url: "ws://127.0.0.1:" + port + "/ws", done: make(chan struct{})}
-		s.cmd = exec.Command(c.command[0], append(c.command[1:len(c.command):len(c.command)], args(port)...)...)
-		s.cmd.Env = append(os.Environ(), c.env...)
-		s.cmd.Stdout, s.cmd.Stderr = &s.out, &s.out
-		if err := s.cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		go func() { s.cmd.Wait(); close(s.done) }()
-		t.Cleanup(func() {
-			s.cmd.Process.Kill()
-			<-s.done
-			if t.Failed() {
-				t.Logf("%v said:\n%s", s.cmd.Args, s.out.String())
-			}
-		})
+		cmd := exec.Command(c.command[0], append(c.command[1:len(c.command):len(c.command)], args(port)...)...)
+		cmd.Env = append(os.Environ(), c.env...)
+		s = &server{testbin.Launch(t, cmd), "ws://127.0.0.1:" + port + "/ws"}
 		if s.ready(t) {
 			return s
 		}
 	}
-	t.Fatalf("%v ended with code %d:\n%s", s.cmd.Args, s.cmd.ProcessState.ExitCode(), s.out.String())
+	t.Fatalf("%v ended with code %d:\n%s", s.Cmd.Args, s.Cmd.ProcessState.ExitCode(), s.Log())
 	return nil
 }
 
@@ -71,16 +57,16 @@ func (s *server) ready(t *testing.T) bool {
 	t.Helper()
 	for deadline := time.Now().Add(patience); ; {
 		select {
-		case <-s.done:
+		case <-s.Done:
 			return false
 		case <-time.After(10 * time.Millisecond):
 		}
 		status, err := s.healthz()
-		if err == nil && status == http.StatusOK && s.out.String() != "" {
+		if err == nil && status == http.StatusOK && s.Log() != "" {
 			return true
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("%v does not serve /healthz, or says nothing when it listens: status %d, %v\n%s", s.cmd.Args, status, err, s.out.String())
+			t.Fatalf("%v does not serve /healthz, or says nothing when it listens: status %d, %v\n%s", s.Cmd.Args, status, err, s.Log())
 		}
 	}
 }
@@ -112,7 +98,7 @@ func freePort(t *testing.T) string {
 // stop sends a signal and waits for the end.
 func (s *server) stop(t *testing.T, sig syscall.Signal) {
 	t.Helper()
-	if err := s.cmd.Process.Signal(sig); err != nil {
+	if err := s.Cmd.Process.Signal(sig); err != nil {
 		t.Fatal(err)
 	}
 	s.ended(t)
@@ -122,11 +108,11 @@ func (s *server) stop(t *testing.T, sig syscall.Signal) {
 func (s *server) ended(t *testing.T) {
 	t.Helper()
 	select {
-	case <-s.done:
+	case <-s.Done:
 	case <-time.After(2 * patience):
 		t.Fatal("the server does not end")
 	}
-	if code := s.cmd.ProcessState.ExitCode(); code != 0 {
+	if code := s.Cmd.ProcessState.ExitCode(); code != 0 {
 		t.Errorf("exit code %d, want 0", code)
 	}
 }
@@ -134,9 +120,9 @@ func (s *server) ended(t *testing.T) {
 // statistics returns the figures of the block that a server prints at its end.
 func (s *server) statistics(t *testing.T) map[string]float64 {
 	t.Helper()
-	_, block, found := strings.Cut(s.out.String(), "--- Statistics ---\n")
+	_, block, found := strings.Cut(s.Log(), "--- Statistics ---\n")
 	if !found {
-		t.Fatalf("no line '--- Statistics ---' in\n%s", s.out.String())
+		t.Fatalf("no line '--- Statistics ---' in\n%s", s.Log())
 	}
 	figures := make(map[string]float64)
 	for name, form := range map[string]string{

@@ -10,15 +10,16 @@ import (
 
 	"github.com/tidewire/tidewire/internal/cli"
 	"github.com/tidewire/tidewire/internal/pgtest"
+	"github.com/tidewire/tidewire/internal/testbin"
 )
 
 // waiting starts a server whose PostgreSQL is away, and returns when it waits.
 func waiting(t *testing.T, url string) *program {
 	t.Helper()
-	p := launch(t, exec.Command(tidewire(t), "serve", "--port", "0", "--stored-rooms", "kept", "--database-url", url))
-	p.await(t, "cannot be used yet")
-	_, after, _ := strings.Cut(p.log(), "listening=")
-	p.addr, _, _ = strings.Cut(after, " ")
+	p := &program{testbin.Launch(t, exec.Command(tidewire(t), "serve", "--port", "0", "--stored-rooms", "kept", "--database-url", url))}
+	p.Await(t, "cannot be used yet")
+	_, after, _ := strings.Cut(p.Log(), "listening=")
+	p.Addr, _, _ = strings.Cut(after, " ")
 	return p
 }
 
@@ -33,21 +34,21 @@ func TestServe_PostgreSQLIsAway(t *testing.T) {
 	}
 	p := waiting(t, server.URL())
 	p.awaitReadyz(t, 503, "not ready: PostgreSQL is unreachable")
-	asked{"GET /healthz", "", 200, "ok"}.of(t, p.addr)
-	asked{"GET /v1/streams", "", http.StatusServiceUnavailable, `"retryable":true`}.of(t, p.addr)
+	asked{"GET /healthz", "", 200, "ok"}.of(t, p.Addr)
+	asked{"GET /v1/streams", "", http.StatusServiceUnavailable, `"retryable":true`}.of(t, p.Addr)
 	if err := server.Restart(context.Background()); err != nil {
 		t.Fatal(err)
 	}
 	p.awaitReadyz(t, 200, "ok")
-	p.await(t, "listening on ")
+	p.Await(t, "listening on ")
 	for _, text := range []string{"PostgreSQL cannot be used yet", "PostgreSQL can be used"} {
-		if n := strings.Count(p.log(), text); n != 1 {
+		if n := strings.Count(p.Log(), text); n != 1 {
 			t.Errorf("%d lines with %q", n, text)
 		}
 	}
 
 	for _, path := range []string{"streams/s", "streams/t", "queues/q"} {
-		asked{"POST /v1/" + path, "", 200, ""}.of(t, p.addr)
+		asked{"POST /v1/" + path, "", 200, ""}.of(t, p.Addr)
 	}
 	texts := map[string]string{
 		"publish": `{"type":"publish","stream":"s","payload":"x","id":1}`,
@@ -58,7 +59,7 @@ func TestServe_PostgreSQLIsAway(t *testing.T) {
 	}
 	conns := make(map[string]*wire)
 	for name := range texts {
-		conns[name] = wireDial(t, p.addr)
+		conns[name] = wireDial(t, p.Addr)
 	}
 	conns["chat"].ask(`{"type":"join","room":"kept","id":2}`)
 	if err := server.Kill(context.Background()); err != nil {
@@ -67,7 +68,7 @@ func TestServe_PostgreSQLIsAway(t *testing.T) {
 	for name, text := range texts {
 		say(conns[name].Conn, "%s", text)
 	}
-	p.await(t, "PostgreSQL does not answer; what was accepted waits")
+	p.Await(t, "PostgreSQL does not answer; what was accepted waits")
 	if err := server.Restart(context.Background()); err != nil {
 		t.Fatal(err)
 	}
@@ -76,8 +77,8 @@ func TestServe_PostgreSQLIsAway(t *testing.T) {
 			t.Errorf("%s: %+v, %v", name, m, err)
 		}
 	}
-	p.await(t, "PostgreSQL answers again")
-	if code := p.stop(t); code != cli.ExitOK {
+	p.Await(t, "PostgreSQL answers again")
+	if code := p.Stop(t); code != cli.ExitOK {
 		t.Errorf("exit code %d", code)
 	}
 }
@@ -86,10 +87,10 @@ func TestServe_PostgreSQLIsAway(t *testing.T) {
 func TestServe_StopsWhileItWaits(t *testing.T) {
 	t.Parallel()
 	p := waiting(t, "postgres://x@127.0.0.1:1/x")
-	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+	if err := p.Cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	if code := p.wait(t); code != cli.ExitOK {
+	if code := p.Wait(t); code != cli.ExitOK {
 		t.Errorf("exit code %d", code)
 	}
 }

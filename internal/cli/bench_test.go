@@ -187,7 +187,7 @@ func TestBench_RunningServer(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Open(t)
 	p := serve(t, "--database-url", db.URL, "--mode", "bulk")
-	at := "ws://" + p.addr + "/ws"
+	at := "ws://" + p.Addr + "/ws"
 	r, _ := benchmark(t, "ingest", "--url", at+"/ingest", "--database-url", db.URL, "--messages", "500", "--repeat", "1")
 	if row := r.Row("server"); row.Metrics["rows_verified"] != 500 {
 		t.Errorf("metrics %v", row.Metrics)

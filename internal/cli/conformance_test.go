@@ -8,13 +8,14 @@ import (
 	"testing"
 
 	"github.com/tidewire/tidewire/internal/engine/conformance"
+	"github.com/tidewire/tidewire/internal/testbin"
 )
 
 // TestConformance: the PostgreSQL engine passes the conformance tests for engines.
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	server := exec.Command(tidewire(t), "serve", "--port", "0", "--database-url", migrated(t).URL, "--stored-rooms", "kept")
-	conformance.Run(t, start(t, server).addr)
+	conformance.Run(t, testbin.Serve(t, server).Addr)
 }
 
 // block matches a block of a page: a transcript of /ws, or commands.
@@ -44,9 +45,9 @@ func TestClientGuide(t *testing.T) {
 	if len(exchanges) < 15 {
 		t.Fatalf("only %d requests are found", len(exchanges))
 	}
-	curlAsShown(t, p.addr, before.String(), 2)
-	conformance.Play(t, p.addr, exchanges)
-	curlAsShown(t, p.addr, after.String(), 5)
+	curlAsShown(t, p.Addr, before.String(), 2)
+	conformance.Play(t, p.Addr, exchanges)
+	curlAsShown(t, p.Addr, after.String(), 5)
 }
 
 // curlAsShown runs commands, of which there are at least so many, and compares what they print with what a page shows.

@@ -17,7 +17,7 @@ func TestConsole_ClosedMode(t *testing.T) {
 	t.Parallel()
 	s := shell{t, migrated(t).URL}
 	p := serve(t, "--auth-api-keys", "--database-url", s.url)
-	out := s.run("console", "--print", "--url", "http://"+p.addr, "--allow", "read stream:**")
+	out := s.run("console", "--print", "--url", "http://"+p.Addr, "--allow", "read stream:**")
 	at, err := url.Parse(strings.TrimSpace(out))
 	if err != nil {
 		t.Fatal(err)
@@ -27,7 +27,7 @@ func TestConsole_ClosedMode(t *testing.T) {
 		t.Fatalf("%s", out)
 	}
 	for i, want := range []int{http.StatusOK, http.StatusUnauthorized} {
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+p.addr+"/v1/keys/exchange", http.NoBody)
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+p.Addr+"/v1/keys/exchange", http.NoBody)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -50,8 +50,8 @@ func TestConsole_ClosedMode(t *testing.T) {
 func TestConsole_OpenMode(t *testing.T) {
 	s := shell{t, migrated(t).URL}
 	p := serve(t, "--database-url", s.url)
-	want := "http://" + p.addr + "/console/"
-	if got := strings.TrimSpace(s.run("console", "--print", "--url", "http://"+p.addr)); got != want {
+	want := "http://" + p.Addr + "/console/"
+	if got := strings.TrimSpace(s.run("console", "--print", "--url", "http://"+p.Addr)); got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 	for _, wrong := range []string{"localhost:8080", "ftp://x", "http://"} {
@@ -67,7 +67,7 @@ func TestConsole_OpenMode(t *testing.T) {
 	}
 	dir := t.TempDir()
 	t.Setenv("PATH", dir)
-	_, errOut := s.in("", cli.ExitOK, "console", "--url", "http://"+p.addr)
+	_, errOut := s.in("", cli.ExitOK, "console", "--url", "http://"+p.Addr)
 	if !strings.Contains(errOut, "No browser was opened") {
 		t.Errorf("%s", errOut)
 	}
@@ -75,7 +75,7 @@ func TestConsole_OpenMode(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "xdg-open"), []byte("#!/bin/sh\necho \"$1\" >"+seen+"\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	out, errOut := s.in("", cli.ExitOK, "console", "--url", "http://"+p.addr)
+	out, errOut := s.in("", cli.ExitOK, "console", "--url", "http://"+p.Addr)
 	if got, err := os.ReadFile(seen); err != nil || strings.TrimSpace(string(got)) != want || out != "" || !strings.Contains(errOut, "is open in your browser") {
 		t.Errorf("%v: %s; %s; %s", err, got, out, errOut)
 	}

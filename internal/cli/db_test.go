@@ -43,7 +43,7 @@ func TestDB_LifeCycle(t *testing.T) {
 		expect(withPath, cli.ExitOK, "forty-two", "db", "psql", "-Atc", "SELECT 'forty-' || 'two'")
 	}
 	p := serve(t, "--data-dir", data)
-	if code := p.stop(t); code != cli.ExitOK {
+	if code := p.Stop(t); code != cli.ExitOK {
 		t.Errorf("exit code %d", code)
 	}
 	expect(withPath, cli.ExitOK, "runs, pid", "db", "status") // serve left it running

@@ -32,7 +32,7 @@ func TestDocuments_Metrics(t *testing.T) {
 	// The primary is not a standby, but the metrics of reads exist anyway.
 	server := serve(t, "--database-url", db.URL, "--read-url", db.URL, "--stored-rooms", "*", "--presence-stream", "presence",
 		"--cluster", "docs", "--cluster-listen", "127.0.0.1:0")
-	_, served := request(t, "GET", server.addr, "/metrics", "")
+	_, served := request(t, "GET", server.Addr, "/metrics", "")
 	types := make(map[string]string)
 	for _, m := range metricType.FindAllStringSubmatch(served, -1) {
 		types[m[1]] = m[2]

@@ -13,7 +13,7 @@ func TestKeys_Commands(t *testing.T) {
 	t.Parallel()
 	s := shell{t, migrated(t).URL}
 	p := serve(t, "--auth-api-keys", "--database-url", s.url)
-	url := "http://" + p.addr + "/v1/streams"
+	url := "http://" + p.Addr + "/v1/streams"
 	if got := getAs(t, url, ""); got != 401 {
 		t.Errorf("without a key: %d", got)
 	}
@@ -64,10 +64,10 @@ func TestServe_AuthSQL(t *testing.T) {
 		}
 	}
 	p := serve(t, "--auth-anonymous", "--auth-secret-file", secret, "--auth-sql", "app.may", "--database-url", url)
-	if got := getAs(t, "http://"+p.addr+"/metrics", ""); got != 200 {
+	if got := getAs(t, "http://"+p.Addr+"/metrics", ""); got != 200 {
 		t.Errorf("what the function allows: %d", got)
 	}
-	if got := getAs(t, "http://"+p.addr+"/v1/queues/a", ""); got != 403 {
+	if got := getAs(t, "http://"+p.Addr+"/v1/queues/a", ""); got != 403 {
 		t.Errorf("what it does not: %d", got)
 	}
 }

@@ -45,15 +45,15 @@ func crashes(t *testing.T, seed uint64, url string, crash func()) {
 		return serve(t, "--database-url", url, "--stored-rooms", "room-*", "--rate-limit", "100000", "--rate-burst", "100000")
 	}
 	servers := []*program{begin(), begin()}
-	request(t, "POST", servers[0].addr, "/v1/streams/s", `{"partitions":3}`)
-	request(t, "POST", servers[0].addr, "/v1/streams/ticks", "")
-	request(t, "POST", servers[0].addr, "/v1/queues/q", `{"partitions":2}`)
+	request(t, "POST", servers[0].Addr, "/v1/streams/s", `{"partitions":3}`)
+	request(t, "POST", servers[0].Addr, "/v1/streams/ticks", "")
+	request(t, "POST", servers[0].Addr, "/v1/queues/q", `{"partitions":2}`)
 	for i := range 5 {
-		request(t, "PUT", servers[0].addr, fmt.Sprint("/v1/schedules/tick-", i), `{"cron":"@every 1s","stream":"ticks","payload":"","catch_up":"all"}`)
+		request(t, "PUT", servers[0].Addr, fmt.Sprint("/v1/schedules/tick-", i), `{"cron":"@every 1s","stream":"ticks","payload":"","catch_up":"all"}`)
 	}
 	c := newCrowd(t)
 	for i, s := range servers {
-		c.addrs[i].Store(&s.addr)
+		c.addrs[i].Store(&s.Addr)
 	}
 	var sending sync.WaitGroup
 	for n := range 8 {
@@ -74,15 +74,15 @@ func crashes(t *testing.T, seed uint64, url string, crash func()) {
 			crash()
 			continue
 		}
-		servers[n%2].cmd.Process.Kill()
+		servers[n%2].Cmd.Process.Kill()
 		servers[n%2] = begin()
-		c.addrs[n%2].Store(&servers[n%2].addr)
+		c.addrs[n%2].Store(&servers[n%2].Addr)
 	}
 	c.await(100)
 	c.over.Store(true)
 	sending.Wait()
 	if !t.Failed() {
-		c.check(servers[0].addr)
+		c.check(servers[0].Addr)
 		checkTicks(t, url)
 	}
 	c.close()

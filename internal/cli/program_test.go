@@ -5,16 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
-	"syscall"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -107,28 +103,7 @@ func dataDir(t *testing.T) string {
 }
 
 // program is a tidewire process.
-type program struct {
-	cmd     *exec.Cmd
-	addr    string
-	done    chan struct{}
-	mu      sync.Mutex
-	text    bytes.Buffer
-	changed chan struct{} // closed and replaced when it prints
-}
-
-func (p *program) Write(b []byte) (int, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	close(p.changed)
-	p.changed = make(chan struct{})
-	return p.text.Write(b)
-}
-
-func (p *program) log() string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.text.String()
-}
+type program struct{ *testbin.Process }
 
 // tidewire returns the path of the program.
 func tidewire(t testing.TB) string {
@@ -146,92 +121,14 @@ func serve(t *testing.T, args ...string) *program {
 	if testing.Short() && slices.Contains(args, "--database-url") {
 		t.Skip("starts a server with a database")
 	}
-	return start(t, exec.Command(tidewire(t), append([]string{"serve", "--port", "0"}, args...)...))
-}
-
-// launch starts a command that serves, and does not wait until it listens.
-func launch(t *testing.T, cmd *exec.Cmd) *program {
-	t.Helper()
-	p := &program{cmd: cmd, done: make(chan struct{}), changed: make(chan struct{})}
-	p.cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool {
-		return strings.HasPrefix(v, "DATABASE_") || strings.HasPrefix(v, "PG")
-	})
-	p.cmd.Stdout, p.cmd.Stderr = p, p
-	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	go func() { p.cmd.Wait(); close(p.done) }()
-	t.Cleanup(func() {
-		p.cmd.Process.Kill()
-		<-p.done
-		if t.Failed() {
-			t.Logf("%v said:\n%s", p.cmd.Args[1:], p.log())
-		}
-	})
-	return p
-}
-
-// start starts a command that serves, and waits until it listens.
-func start(t *testing.T, cmd *exec.Cmd) *program {
-	t.Helper()
-	p := launch(t, cmd)
-	_, port, err := net.SplitHostPort(strings.TrimPrefix(p.await(t, "listening on "), "https://"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.addr = "127.0.0.1:" + port
-	return p
-}
-
-// await waits until the server has printed a text, and returns what follows on the line.
-func (p *program) await(t *testing.T, text string) (rest string) {
-	t.Helper()
-	late := time.After(time.Minute)
-	for {
-		p.mu.Lock()
-		_, after, found := strings.Cut(p.text.String(), text)
-		changed := p.changed
-		p.mu.Unlock()
-		rest, _, whole := strings.Cut(after, "\n")
-		if found && (whole || strings.HasSuffix(text, "\n")) {
-			return rest
-		}
-		select {
-		case <-changed:
-		case <-p.done:
-			if !strings.Contains(p.log(), text) {
-				t.Fatalf("server ended with code %d before it said %q", p.cmd.ProcessState.ExitCode(), text)
-			}
-			return rest
-		case <-late:
-			t.Fatalf("server does not say %q", text)
-		}
-	}
-}
-
-// stop sends SIGTERM and returns the exit code.
-func (p *program) stop(t *testing.T) int {
-	t.Helper()
-	p.cmd.Process.Signal(syscall.SIGTERM)
-	return p.wait(t)
-}
-
-// wait returns the exit code.
-func (p *program) wait(t *testing.T) int {
-	t.Helper()
-	select {
-	case <-p.done:
-	case <-time.After(time.Minute):
-		t.Fatal("server did not stop within a minute")
-	}
-	return p.cmd.ProcessState.ExitCode()
+	return &program{testbin.Serve(t, exec.Command(tidewire(t), append([]string{"serve", "--port", "0"}, args...)...))}
 }
 
 // awaitMetric waits until /metrics has a line.
 func (p *program) awaitMetric(t *testing.T, line string) {
 	t.Helper()
 	testkit.Eventually(t, "the metrics have "+line, func() bool {
-		_, text := request(t, "GET", p.addr, "/metrics", "")
+		_, text := request(t, "GET", p.Addr, "/metrics", "")
 		return strings.Contains(text, "\n"+line+"\n")
 	})
 }
@@ -240,7 +137,7 @@ func (p *program) awaitMetric(t *testing.T, line string) {
 func (p *program) awaitReadyz(t *testing.T, status int, text string) {
 	t.Helper()
 	testkit.Eventually(t, fmt.Sprintf("/readyz answers %d %s", status, text), func() bool {
-		got, said := request(t, "GET", p.addr, "/readyz", "")
+		got, said := request(t, "GET", p.Addr, "/readyz", "")
 		return got == status && strings.Contains(said, text)
 	})
 }

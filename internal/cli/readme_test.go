@@ -71,7 +71,7 @@ func TestReadme_Commands(t *testing.T) {
 		case "make": // not needed: serve is what it starts
 			continue
 		case "curl":
-			got = curl(t, p.addr, words[1:])
+			got = curl(t, p.Addr, words[1:])
 		case "./bin/tidewire":
 			code, out, errOut := run(t, onlyEnv("DATABASE_URL", db.URL), words[1:]...)
 			if code != cli.ExitOK {

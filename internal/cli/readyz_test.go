@@ -37,8 +37,8 @@ func TestReadyz_WritersStarve(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Open(t)
 	p := serve(t, "--database-url", db.URL)
-	request(t, "POST", p.addr, "/v1/streams/s", "")
-	w := wireDial(t, p.addr)
+	request(t, "POST", p.Addr, "/v1/streams/s", "")
+	w := wireDial(t, p.Addr)
 	w.ask(`{"type":"publish","stream":"s","payload":"first","id":1}`)
 	lock, err := db.Pool.Begin(t.Context())
 	if err != nil {
@@ -99,6 +99,6 @@ func TestReadyz_FullDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.awaitReadyz(t, 200, "ok")
-	p.stop(t)
+	p.Stop(t)
 	runSQL(t, server.URL(), "DROP DATABASE small WITH (FORCE)")
 }

@@ -138,7 +138,7 @@ func TestDB_Migrate(t *testing.T) {
 		}
 	}
 	p := serve(t, "--migrate=false", "--database-url", db.URL)
-	if code := p.stop(t); code != cli.ExitOK {
+	if code := p.Stop(t); code != cli.ExitOK {
 		t.Errorf("exit code %d", code)
 	}
 }
@@ -185,10 +185,10 @@ func TestServe_LeastRights(t *testing.T) {
 	_, asked, _ := strings.Cut(text, "with:\n")
 	exec(asked)
 	p := serve(t, "--database-url", as)
-	request(t, "POST", p.addr, "/v1/streams/s", "")
-	w := wireDial(t, p.addr)
+	request(t, "POST", p.Addr, "/v1/streams/s", "")
+	w := wireDial(t, p.Addr)
 	w.ask(`{"type":"publish","stream":"s","payload":"x","id":1}`)
-	if code := p.stop(t); code != cli.ExitOK {
+	if code := p.Stop(t); code != cli.ExitOK {
 		t.Errorf("exit code %d", code)
 	}
 }
@@ -238,7 +238,7 @@ func TestServe_RightsWithNothingPending(t *testing.T) {
 		t.Errorf("exit code %d, %s", code, text)
 	}
 	p := serve(t, "--database-url", as)
-	if code := p.stop(t); code != cli.ExitOK {
+	if code := p.Stop(t); code != cli.ExitOK {
 		t.Errorf("exit code %d", code)
 	}
 }
@@ -281,9 +281,9 @@ func TestServe_PermissionDenied(t *testing.T) {
 	as, role := appRole(t, db)
 	execSQL(t, db, "CREATE SCHEMA tidewire AUTHORIZATION "+role)
 	p := serve(t, "--table", "tidewire.messages", "--database-url", as)
-	request(t, "POST", p.addr, "/v1/streams/s", "")
-	request(t, "POST", p.addr, "/v1/queues/q", "")
-	w := wireDial(t, p.addr)
+	request(t, "POST", p.Addr, "/v1/streams/s", "")
+	request(t, "POST", p.Addr, "/v1/queues/q", "")
+	w := wireDial(t, p.Addr)
 	asked := []string{
 		`{"type":"publish","stream":"s","payload":"x","id":1}`,
 		`{"type":"enqueue","queue":"q","payload":"x","id":1}`,
@@ -302,11 +302,11 @@ func TestServe_PermissionDenied(t *testing.T) {
 	for path, body := range map[string]string{
 		"/v1/streams": "", "/v1/streams/s": "", "/v1/streams/s/messages": "", "/v1/queues/q": "", "/v1/events": "",
 	} {
-		if status, text := request(t, "GET", p.addr, path, body); status != 500 || !strings.Contains(text, "database_refused") {
+		if status, text := request(t, "GET", p.Addr, path, body); status != 500 || !strings.Contains(text, "database_refused") {
 			t.Errorf("GET %s: %d %s", path, status, text)
 		}
 	}
-	p.await(t, "permission denied")
+	p.Await(t, "permission denied")
 	execSQL(t, db, "GRANT ALL ON ALL TABLES IN SCHEMA tidewire TO "+role)
 	for _, text := range asked { // a failed lookup is remembered for a moment
 		testkit.Eventually(t, text+" is answered after the grant", func() bool {

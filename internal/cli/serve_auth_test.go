@@ -39,13 +39,13 @@ rule = ["user: join,chat room:dm/{sub}/*", "monitoring: metrics server:*"]
 		path, token string
 		want        int
 	}{{"/healthz", "", 200}, {"/metrics", "", 401}, {"/metrics", ann, 403}, {"/metrics", monitor, 200}, {"/ws", "wrong", 401}} {
-		if got := getAs(t, "http://"+p.addr+c.path, c.token); got != c.want {
+		if got := getAs(t, "http://"+p.Addr+c.path, c.token); got != c.want {
 			t.Errorf("%s: %d, want %d", c.path, got, c.want)
 		}
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	conn, err := websocket.Dial(ctx, "ws://"+p.addr+"/ws", websocket.Config{Header: http.Header{"Authorization": {"Bearer " + ann}}})
+	conn, err := websocket.Dial(ctx, "ws://"+p.Addr+"/ws", websocket.Config{Header: http.Header{"Authorization": {"Bearer " + ann}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +62,7 @@ rule = ["user: join,chat room:dm/{sub}/*", "monitoring: metrics server:*"]
 		}
 	}
 	conn.Abort()
-	if code := p.stop(t); code != cli.ExitOK || !strings.Contains(p.log(), "Total messages: 1") {
-		t.Errorf("exit code %d, or no statistics: %s", code, p.log())
+	if code := p.Stop(t); code != cli.ExitOK || !strings.Contains(p.Log(), "Total messages: 1") {
+		t.Errorf("exit code %d, or no statistics: %s", code, p.Log())
 	}
 }

@@ -17,11 +17,11 @@ func TestServe_Bench(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "results")
 	s := serve(t, "--database-url", migrated(t).URL, "--results", dir)
-	if status, answer := request(t, "POST", s.addr, "/v1/bench/run", `{"scenario":"echo"}`); status != http.StatusOK {
+	if status, answer := request(t, "POST", s.Addr, "/v1/bench/run", `{"scenario":"echo"}`); status != http.StatusOK {
 		t.Fatalf("%d %s", status, answer)
 	}
 	testkit.Eventually(t, "the benchmark is done", func() bool {
-		_, answer := request(t, "GET", s.addr, "/v1/bench/run", "")
+		_, answer := request(t, "GET", s.Addr, "/v1/bench/run", "")
 		if !strings.Contains(answer, `"state":"running"`) && !strings.Contains(answer, `"state":"done"`) {
 			t.Fatal(answer)
 		}
@@ -30,7 +30,7 @@ func TestServe_Bench(t *testing.T) {
 	if all, err := filepath.Glob(filepath.Join(dir, "echo-*.json")); err != nil || len(all) != 1 {
 		t.Errorf("%q %v", all, err)
 	}
-	if _, answer := request(t, "GET", s.addr, "/v1/bench", ""); !strings.Contains(answer, `"scenario":"echo"`) || !strings.Contains(answer, `"starts":true`) {
+	if _, answer := request(t, "GET", s.Addr, "/v1/bench", ""); !strings.Contains(answer, `"scenario":"echo"`) || !strings.Contains(answer, `"starts":true`) {
 		t.Error(answer)
 	}
 }
@@ -43,12 +43,12 @@ func TestServe_BenchEndsWithTheServer(t *testing.T) {
 			t.Parallel()
 			dir := filepath.Join(t.TempDir(), "results")
 			s := serve(t, "--database-url", migrated(t).URL, "--results", dir)
-			if status, answer := request(t, "POST", s.addr, "/v1/bench/run", `{"scenario":"idle"}`); status != http.StatusOK {
+			if status, answer := request(t, "POST", s.Addr, "/v1/bench/run", `{"scenario":"idle"}`); status != http.StatusOK {
 				t.Fatalf("%d %s", status, answer)
 			}
 			testkit.Eventually(t, "the benchmark runs", func() bool { return runsBelow(t, dir) })
-			s.cmd.Process.Signal(sig)
-			<-s.done
+			s.Cmd.Process.Signal(sig)
+			<-s.Done
 			testkit.Eventually(t, "the benchmark does not run any more", func() bool { return !runsBelow(t, dir) })
 		})
 	}
@@ -71,7 +71,7 @@ func runsBelow(t *testing.T, dir string) bool {
 func TestServe_BenchOfOthers(t *testing.T) {
 	t.Parallel()
 	s := serve(t, "--database-url", migrated(t).URL, "--host", "0.0.0.0", "--open", "--results", t.TempDir())
-	_, port, _ := strings.Cut(s.addr, ":")
+	_, port, _ := strings.Cut(s.Addr, ":")
 	if status, answer := request(t, "POST", "127.0.0.1:"+port, "/v1/bench/run", `{"scenario":"echo"}`); status != http.StatusNotFound || !strings.Contains(answer, "not_served") {
 		t.Errorf("%d %s", status, answer)
 	}

@@ -108,13 +108,13 @@ func TestCluster(t *testing.T) {
 	db := migrated(t)
 	flags := []string{"--database-url", db.URL, "--cluster", "tides", "--cluster-listen", "127.0.0.1:0", "--rate-limit", "1e6", "--rate-burst", "1e6", "--profile"}
 	nodes := []*program{serve(t, append(flags, "--stored-rooms", "a,b")...), serve(t, append(flags, "--stored-rooms", "b,a")...), serve(t, flags...)}
-	ann, bob, eve := enter(t, nodes[0].addr, "ann"), enter(t, nodes[1].addr, "bob"), enter(t, nodes[2].addr, "eve")
+	ann, bob, eve := enter(t, nodes[0].Addr, "ann"), enter(t, nodes[1].Addr, "bob"), enter(t, nodes[2].Addr, "eve")
 	all := []*guest{ann, bob, eve}
 	for _, g := range all {
 		g.sees(3, "ann", "bob", "eve")
 	}
 	converse(t, all...)
-	also, unnamed := enter(t, nodes[1].addr, "ann"), enter(t, nodes[2].addr, "")
+	also, unnamed := enter(t, nodes[1].Addr, "ann"), enter(t, nodes[2].Addr, "")
 	eve.sees(5, "ann", "bob", "eve")
 	also.conn.Abort()
 	unnamed.conn.Abort()
@@ -122,20 +122,20 @@ func TestCluster(t *testing.T) {
 		g.sees(3, "ann", "bob", "eve")
 	}
 	for _, p := range nodes {
-		p.await(t, "has other --stored-rooms")
+		p.Await(t, "has other --stored-rooms")
 	}
 	testkit.Eventually(t, "the servers know each other", func() bool {
-		_, text := request(t, "GET", nodes[1].addr, "/v1/nodes", "")
+		_, text := request(t, "GET", nodes[1].Addr, "/v1/nodes", "")
 		return strings.Count(text, `"heard":true`) == 3 && strings.Count(text, `"address":"127.0.0.1:`) == 3
 	})
 
-	asked{"POST /v1/queues/jobs", ``, 200, ``}.of(t, nodes[0].addr)
-	asked{"POST /v1/queues/jobs/messages", `{"messages":[` + strings.Repeat(`{"payload":"x"},`, 19) + `{"payload":"x"}]}`, 200, ``}.of(t, nodes[0].addr)
+	asked{"POST /v1/queues/jobs", ``, 200, ``}.of(t, nodes[0].Addr)
+	asked{"POST /v1/queues/jobs/messages", `{"messages":[` + strings.Repeat(`{"payload":"x"},`, 19) + `{"payload":"x"}]}`, 200, ``}.of(t, nodes[0].Addr)
 	take := func(node, most int) (tokens []string) {
 		t.Helper()
 		for len(tokens) < most {
 			var got struct{ Deliveries []struct{ Delivery string } }
-			text := asked{fmt.Sprintf("POST /v1/queues/jobs/receive?wait_ms=20000&max=%d", most-len(tokens)), ``, 200, ``}.of(t, nodes[node].addr)
+			text := asked{fmt.Sprintf("POST /v1/queues/jobs/receive?wait_ms=20000&max=%d", most-len(tokens)), ``, 200, ``}.of(t, nodes[node].Addr)
 			if err := json.Unmarshal([]byte(text), &got); err != nil || len(got.Deliveries) == 0 {
 				t.Fatalf("received %s", text)
 			}
@@ -149,7 +149,7 @@ func TestCluster(t *testing.T) {
 		t.Helper()
 		quoted, _ := json.Marshal(tokens)
 		lease := map[string]string{"extend": `,"lease_ms":60000`}[kind]
-		asked{"POST /v1/queues/jobs/" + kind, `{"deliveries":` + string(quoted) + lease + `}`, status, has}.of(t, nodes[node].addr)
+		asked{"POST /v1/queues/jobs/" + kind, `{"deliveries":` + string(quoted) + lease + `}`, status, has}.of(t, nodes[node].Addr)
 	}
 	first, second := take(0, 5), take(1, 5)
 	settle(2, "extend", 200, `{"count":7}`, append(first[:2:2], second...)...)
@@ -161,42 +161,41 @@ func TestCluster(t *testing.T) {
 	}
 	third := take(2, 10)
 
-	nodes[2].cmd.Process.Kill()
-	<-nodes[2].done
+	nodes[2].Kill()
 	// What another server has dropped and made again can be used at once, and the servers keep nothing of it.
 	for _, kind := range []string{"streams", "queues"} {
 		for range 3 {
-			asked{"POST /v1/" + kind + "/again", ``, 200, ``}.of(t, nodes[1].addr)
-			asked{"POST /v1/" + kind + "/again/messages", `{"payload":"before"}`, 200, ``}.of(t, nodes[1].addr)
-			asked{"DELETE /v1/" + kind + "/again", ``, 200, ``}.of(t, nodes[0].addr)
+			asked{"POST /v1/" + kind + "/again", ``, 200, ``}.of(t, nodes[1].Addr)
+			asked{"POST /v1/" + kind + "/again/messages", `{"payload":"before"}`, 200, ``}.of(t, nodes[1].Addr)
+			asked{"DELETE /v1/" + kind + "/again", ``, 200, ``}.of(t, nodes[0].Addr)
 		}
 	}
 	quoted, _ := json.Marshal(third[:3])
-	if status, text := request(t, "POST", nodes[0].addr, "/v1/queues/jobs/ack", `{"deliveries":`+string(quoted)+`}`); status != 409 && status != 503 {
+	if status, text := request(t, "POST", nodes[0].Addr, "/v1/queues/jobs/ack", `{"deliveries":`+string(quoted)+`}`); status != 409 && status != 503 {
 		t.Errorf("acknowledged at another server, while the one that has given them out is gone: %d %s", status, text)
 	}
 	for _, g := range all[:2] {
 		g.sees(2, "ann", "bob")
 	}
 	converse(t, ann, bob)
-	dora := enter(t, serve(t, flags...).addr, "dora")
+	dora := enter(t, serve(t, flags...).Addr, "dora")
 	for _, g := range []*guest{ann, bob, dora} {
 		g.sees(3, "ann", "bob", "dora")
 	}
 	converse(t, ann, bob, dora)
-	consumer := wireDial(t, nodes[1].addr)
+	consumer := wireDial(t, nodes[1].Addr)
 	consumer.ask(`{"type":"consume","queue":"jobs","credits":20,"id":1}`)
-	asked{"DELETE /v1/queues/jobs", ``, 200, ``}.of(t, nodes[0].addr)
+	asked{"DELETE /v1/queues/jobs", ``, 200, ``}.of(t, nodes[0].Addr)
 	for m, err := consumer.next(); m.Code != "queue_gone"; m, err = consumer.next() {
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
 	testkit.Eventually(t, "no goroutine serves a queue", func() bool {
-		_, profile := request(t, "GET", nodes[1].addr, "/debug/pprof/goroutine?debug=1", "")
+		_, profile := request(t, "GET", nodes[1].Addr, "/debug/pprof/goroutine?debug=1", "")
 		return !strings.Contains(profile, "tidewire/queue.")
 	})
-	if code := nodes[1].stop(t); code != 0 {
+	if code := nodes[1].Stop(t); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
 }
@@ -222,7 +221,7 @@ func TestCluster_WithoutDatabase(t *testing.T) {
 		},
 	} {
 		t.Log(name)
-		ann, bob := enter(t, both[0].addr, "ann"), enter(t, both[1].addr, "bob")
+		ann, bob := enter(t, both[0].Addr, "ann"), enter(t, both[1].Addr, "bob")
 		ann.sees(2, "ann", "bob")
 		bob.sees(2, "ann", "bob")
 		converse(t, ann, bob)
@@ -232,14 +231,14 @@ func TestCluster_WithoutDatabase(t *testing.T) {
 	one := serve(t, append(plain, secretFile(t, []byte("a secret of the first server")))...)
 	two := serve(t, append(plain, secretFile(t, []byte("a secret of the second server")), "--cluster-peers", one.clusterAddress(t))...)
 	for _, p := range []*program{one, two} {
-		p.await(t, "the same database or --cluster-secret-file")
+		p.Await(t, "the same database or --cluster-secret-file")
 	}
 }
 
 // clusterAddress returns the address for the other servers, which the log has.
 func (p *program) clusterAddress(t *testing.T) string {
 	t.Helper()
-	_, after, _ := strings.Cut(p.await(t, "node of a cluster"), " address=")
+	_, after, _ := strings.Cut(p.Await(t, "node of a cluster"), " address=")
 	address, _, _ := strings.Cut(after, " ")
 	return address
 }
@@ -254,7 +253,7 @@ func TestCluster_Users(t *testing.T) {
 	one, other := serve(t, flags...), serve(t, flags...)
 	connect := func(p *program) (*websocket.Conn, error) {
 		token := authtest.Token(t, serverSecret, "ann", time.Hour, nil)
-		return websocket.Dial(t.Context(), "ws://"+p.addr+"/ws", websocket.Config{Header: http.Header{"Authorization": {"Bearer " + token}}})
+		return websocket.Dial(t.Context(), "ws://"+p.Addr+"/ws", websocket.Config{Header: http.Header{"Authorization": {"Bearer " + token}}})
 	}
 	conn, err := connect(other)
 	if err != nil {
@@ -279,7 +278,7 @@ func TestCluster_Users(t *testing.T) {
 	backend := authtest.Token(t, serverSecret, "backend", time.Hour, nil)
 	ask := func(method, path, body string) string {
 		t.Helper()
-		r, err := http.NewRequestWithContext(t.Context(), method, "http://"+one.addr+path, strings.NewReader(body))
+		r, err := http.NewRequestWithContext(t.Context(), method, "http://"+one.Addr+path, strings.NewReader(body))
 		if err != nil {
 			t.Fatal(err)
 		}

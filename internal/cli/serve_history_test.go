@@ -47,10 +47,10 @@ func TestServe_Restored(t *testing.T) {
 	start := func() string {
 		t.Helper()
 		p := serve(t, "--table", "tidewire.messages", "--database-url", as)
-		if code := p.stop(t); code != cli.ExitOK {
+		if code := p.Stop(t); code != cli.ExitOK {
 			t.Errorf("exit code %d", code)
 		}
-		return p.log()
+		return p.Log()
 	}
 	for range 2 {
 		if log := start(); strings.Contains(log, begun) || strings.Contains(log, unnoticed) {

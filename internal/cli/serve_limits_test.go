@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/tidewire/tidewire/internal/cli"
+	"github.com/tidewire/tidewire/internal/testbin"
 	"github.com/tidewire/tidewire/internal/testkit"
 )
 
@@ -29,9 +30,9 @@ func TestConfig_Limits(t *testing.T) {
 func TestServe_FewFiles(t *testing.T) {
 	t.Parallel()
 	for args, want := range map[string]bool{"": false, "--max-connections=1000": false, "--max-connections=30000": true} {
-		p := start(t, exec.Command("sh", "-c", `ulimit -n 2000; exec "$0" serve --only echo --port 0 $1`, tidewire(t), args))
-		if got := strings.Contains(p.log(), "level=WARN"); got != want {
-			t.Errorf("%q: %s", args, p.log())
+		p := testbin.Serve(t, exec.Command("sh", "-c", `ulimit -n 2000; exec "$0" serve --only echo --port 0 $1`, tidewire(t), args))
+		if got := strings.Contains(p.Log(), "level=WARN"); got != want {
+			t.Errorf("%q: %s", args, p.Log())
 		}
 	}
 }
@@ -42,17 +43,17 @@ func TestServe_Sockets(t *testing.T) {
 	p := serve(t, "--only", "chat", "--max-connections", "5", "--max-header-bytes", "8KiB")
 	var idle []net.Conn
 	for range 150 {
-		if conn, err := net.Dial("tcp", p.addr); err == nil {
+		if conn, err := net.Dial("tcp", p.Addr); err == nil {
 			defer conn.Close()
 			idle = append(idle, conn)
 		}
 	}
-	p.await(t, "there are too many")
+	p.Await(t, "there are too many")
 	for _, conn := range idle {
 		conn.Close()
 	}
 	get := func(header string) int {
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+p.addr+"/healthz", nil)
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+p.Addr+"/healthz", nil)
 		if err != nil {
 			t.Fatal(err)
 		}

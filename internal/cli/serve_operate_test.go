@@ -99,18 +99,18 @@ func TestServeOperate(t *testing.T) {
 		{"GET /v1/events?store=tidewire.x", ``, 400, `"code":"invalid_name"`},
 		{"POST /v1/streams/orders/groups/tidewire.g/commit", `{"position":1}`, 400, `"code":"invalid_name"`},
 	} {
-		a.of(t, p.addr)
+		a.of(t, p.Addr)
 	}
-	if _, text := request(t, "GET", p.addr, "/v1/streams", ""); strings.Contains(text, "tidewire.") {
+	if _, text := request(t, "GET", p.Addr, "/v1/streams", ""); strings.Contains(text, "tidewire.") {
 		t.Errorf("streams: %s", text)
 	}
-	_, port, _ := strings.Cut(p.addr, ":")
-	p.await(t, "console at http://localhost:"+port+"/console/\n")
-	asked{"GET /console/streams/orders", ``, 200, "<title>Tidewire"}.of(t, p.addr)
+	_, port, _ := strings.Cut(p.Addr, ":")
+	p.Await(t, "console at http://localhost:"+port+"/console/\n")
+	asked{"GET /console/streams/orders", ``, 200, "<title>Tidewire"}.of(t, p.Addr)
 	// A queue that has lost its journal, as after a restore of an incomplete backup, says what the operator can do.
 	execSQL(t, db, `DELETE FROM tidewire.queue_journal`)
-	asked{"GET /v1/queues/dead", ``, 409, `tidewire.restart_queue(`}.of(t, p.addr)
-	asked{"POST /v1/queues/dead/receive?wait_ms=10000", ``, 409, `"journal_lost"`}.of(t, p.addr)
+	asked{"GET /v1/queues/dead", ``, 409, `tidewire.restart_queue(`}.of(t, p.Addr)
+	asked{"POST /v1/queues/dead/receive?wait_ms=10000", ``, 409, `"journal_lost"`}.of(t, p.Addr)
 }
 
 // TestServe_DeadLetters: the dead letters that a filter selects are shown, redriven and purged, by commands, and by jobs of the server.
@@ -118,21 +118,21 @@ func TestServe_DeadLetters(t *testing.T) {
 	t.Parallel()
 	s := shell{t, migrated(t).URL}
 	p := serve(t, "--database-url", s.url)
-	asked{"POST /v1/queues/dead", `{"max_attempts":1}`, 200, ``}.of(t, p.addr)
+	asked{"POST /v1/queues/dead", `{"max_attempts":1}`, 200, ``}.of(t, p.Addr)
 	for _, key := range []string{"b", "a", "b", "a", "c"} {
-		asked{"POST /v1/queues/dead/messages", `{"payload":"` + key + `","key":"` + key + `"}`, 200, ``}.of(t, p.addr)
-		text := asked{"POST /v1/queues/dead/receive?wait_ms=20000", ``, 200, `"delivery":"`}.of(t, p.addr)
+		asked{"POST /v1/queues/dead/messages", `{"payload":"` + key + `","key":"` + key + `"}`, 200, ``}.of(t, p.Addr)
+		text := asked{"POST /v1/queues/dead/receive?wait_ms=20000", ``, 200, `"delivery":"`}.of(t, p.Addr)
 		_, delivery, _ := strings.Cut(text, `"delivery":"`)
 		delivery, _, _ = strings.Cut(delivery, `"`)
-		asked{"POST /v1/queues/dead/nack", `{"delivery":"` + delivery + `","reason":"Bad ` + key + `"}`, 200, `"count":1`}.of(t, p.addr)
+		asked{"POST /v1/queues/dead/nack", `{"delivery":"` + delivery + `","reason":"Bad ` + key + `"}`, 200, `"count":1`}.of(t, p.Addr)
 	}
-	asked{"GET /v1/queues/dead/dead?reason=bad&key=c", ``, 200, `"reason":"Bad c"`}.of(t, p.addr)
-	asked{"GET /v1/queues/dead/dead?reason=net", ``, 200, `"dead":[]`}.of(t, p.addr)
-	asked{"POST /v1/queues/dead/dead/purge", `{"positions":[1]}`, 200, `{"count":1}`}.of(t, p.addr)
+	asked{"GET /v1/queues/dead/dead?reason=bad&key=c", ``, 200, `"reason":"Bad c"`}.of(t, p.Addr)
+	asked{"GET /v1/queues/dead/dead?reason=net", ``, 200, `"dead":[]`}.of(t, p.Addr)
+	asked{"POST /v1/queues/dead/dead/purge", `{"positions":[1]}`, 200, `{"count":1}`}.of(t, p.Addr)
 	for _, job := range []struct{ act, body, done string }{{"redrive", `{"filter":{"key":"none"}}`, `"changed":0`}, {"purge", `{"filter":{"key":"b"}}`, `"changed":1`}} {
-		asked{"POST /v1/queues/dead/dead/" + job.act, job.body, 200, `"state":"running"`}.of(t, p.addr)
+		asked{"POST /v1/queues/dead/dead/" + job.act, job.body, 200, `"state":"running"`}.of(t, p.Addr)
 		testkit.Eventually(t, job.act+" is done", func() bool {
-			_, text := request(t, "GET", p.addr, "/v1/queues/dead/jobs", "")
+			_, text := request(t, "GET", p.Addr, "/v1/queues/dead/jobs", "")
 			return strings.Contains(text, `"act":"`+job.act+`","state":"done"`) && strings.Contains(text, job.done)
 		})
 	}
@@ -178,27 +178,27 @@ func TestServe_EndsFollowers(t *testing.T) {
 			"0": {"", "", 200, `"next":1}`}, "1": {"", "", 422, `"position":2,"size":3145728`}, "2": {"", "", 200, `"next":3}`},
 		} {
 			want.request = "GET /v1/streams/orders/messages?after=" + after + query
-			want.of(t, p.addr)
+			want.of(t, p.Addr)
 		}
 	}
-	w := wireDial(t, p.addr)
+	w := wireDial(t, p.Addr)
 	w.ask(`{"type":"subscribe","stream":"parts","group":"g","share":true,"id":1}`)
 	for _, want := range []string{"assigned", "message", "parked"} {
 		if m, err := w.next(); err != nil || m.Type != want || want == "parked" && m.Code != "message_too_large" {
 			t.Errorf("%+v, %v, want %s", m, err, want)
 		}
 	}
-	asked{"GET /v1/streams/orders/messages?after=3&wait_ms=10", "", 200, `{"messages":[],"next":3}`}.of(t, p.addr)
+	asked{"GET /v1/streams/orders/messages?after=3&wait_ms=10", "", 200, `{"messages":[],"next":3}`}.of(t, p.Addr)
 	polled := make(chan string, 1)
 	go func() {
-		_, text, _ := tryRequest(t.Context(), "GET", p.addr, "/v1/streams/orders/messages?after=3&wait_ms=20000", "")
+		_, text, _ := tryRequest(t.Context(), "GET", p.Addr, "/v1/streams/orders/messages?after=3&wait_ms=20000", "")
 		polled <- text
 	}()
-	asked{"POST /v1/streams/orders/messages", `{"payload":"four"}`, 200, `"position":4`}.of(t, p.addr)
+	asked{"POST /v1/streams/orders/messages", `{"payload":"four"}`, 200, `"position":4`}.of(t, p.Addr)
 	if text := <-polled; !strings.Contains(text, `"position":4`) {
 		t.Errorf("the long poll got %s", text)
 	}
-	resp, err := http.Get("http://" + p.addr + "/v1/streams/orders/follow?after=2")
+	resp, err := http.Get("http://" + p.Addr + "/v1/streams/orders/follow?after=2")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -213,7 +213,7 @@ func TestServe_EndsFollowers(t *testing.T) {
 			t.Fatalf("no %s: %v", want, lines.Err())
 		}
 		if want == "id: 4" {
-			p.stop(t)
+			p.Stop(t)
 		}
 	}
 }
@@ -230,10 +230,10 @@ func TestServe_ManyAtWork(t *testing.T) {
 	var publishing sync.WaitGroup
 	for i := range streams + queues {
 		path := fmt.Sprint(map[bool]string{true: "/v1/streams/s", false: "/v1/queues/q"}[i < streams], i)
-		asked{"POST " + path, "", 200, ""}.of(t, p.addr)
+		asked{"POST " + path, "", 200, ""}.of(t, p.Addr)
 		publishing.Go(func() {
 			for n := 1; behind.Load() > 0; n++ {
-				status, answer, err := tryRequest(t.Context(), "POST", p.addr, path+"/messages", `{"payload":"x"}`)
+				status, answer, err := tryRequest(t.Context(), "POST", p.Addr, path+"/messages", `{"payload":"x"}`)
 				if err != nil || status != http.StatusOK {
 					t.Errorf("%s: %d %s, %v", path, status, answer, err)
 					behind.Store(0)

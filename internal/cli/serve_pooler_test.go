@@ -88,10 +88,10 @@ func TestServe_Pooler(t *testing.T) {
 		url := pgbouncer(t, pgtest.Open(t), "pool_mode = session\ndefault_pool_size = 50")
 		p := serve(t, "--database-url", url)
 		p.awaitReadyz(t, 200, "ok")
-		request(t, "POST", p.addr, "/v1/streams/s", "")
-		w := wireDial(t, p.addr)
+		request(t, "POST", p.Addr, "/v1/streams/s", "")
+		w := wireDial(t, p.Addr)
 		w.ask(`{"type":"publish","stream":"s","payload":"x","id":1}`)
-		if code := p.stop(t); code != cli.ExitOK {
+		if code := p.Stop(t); code != cli.ExitOK {
 			t.Errorf("exit code %d", code)
 		}
 		if code, out, _ := run(t, nil, "doctor", "--database-url", url); !strings.Contains(out, "note     pooler ") {

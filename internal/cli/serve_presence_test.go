@@ -73,11 +73,11 @@ func TestPresenceStream(t *testing.T) {
 	t.Cleanup(pool.Close)
 	r := &presenceReader{t: t, pool: pool}
 
-	ann, bob, cid := joinAs(t, one.addr, "ann", "lobby"), joinAs(t, two.addr, "bob", "lobby"), joinAs(t, one.addr, "cid", "lobby")
+	ann, bob, cid := joinAs(t, one.Addr, "ann", "lobby"), joinAs(t, two.Addr, "bob", "lobby"), joinAs(t, one.Addr, "cid", "lobby")
 	ann.ask(`{"type":"join","id":2,"room":"kept","user":"ann","history":10}`)
 	cid.ask(`{"type":"join","id":2,"room":"lobby","user":"cid"}`) // again, which changes nothing
 	r.await("all are there", "", "", "", "ann lobby", "ann kept", "bob lobby", "cid lobby")
-	_, nodes := request(t, "GET", one.addr, "/v1/nodes", "")
+	_, nodes := request(t, "GET", one.Addr, "/v1/nodes", "")
 	for entry := range r.Entries {
 		if !strings.Contains(nodes, entry.Node) {
 			t.Errorf("the node is %s; the server says %s", entry.Node, nodes)
@@ -87,19 +87,19 @@ func TestPresenceStream(t *testing.T) {
 	cid.Abort() // without a closing handshake
 	r.await("one has left, one has died", "", "", "ann kept", "bob lobby")
 
-	two.cmd.Process.Kill()
+	two.Cmd.Process.Kill()
 	if err := db.Kill(context.Background()); err != nil {
 		t.Fatal(err)
 	}
 	bob.Abort()
-	if code := one.stop(t); code != cli.ExitFailure || !strings.Contains(one.log(), "events for the presence stream could not be written") {
+	if code := one.Stop(t); code != cli.ExitFailure || !strings.Contains(one.Log(), "events for the presence stream could not be written") {
 		t.Errorf("exit code %d, want %d and why", code, cli.ExitFailure)
 	}
 	if err := db.Restart(context.Background()); err != nil {
 		t.Fatal(err)
 	}
 	three := serve(t, flags...)
-	eve := joinAs(t, three.addr, "eve", "lobby")
+	eve := joinAs(t, three.Addr, "eve", "lobby")
 	go func() {
 		for err := error(nil); err == nil; {
 			_, err = eve.Read()
@@ -107,7 +107,7 @@ func TestPresenceStream(t *testing.T) {
 		eve.Close(websocket.StatusGoingAway, "")
 	}()
 	r.await("both servers are gone", "", "eve lobby")
-	if code := three.stop(t); code != cli.ExitOK {
+	if code := three.Stop(t); code != cli.ExitOK {
 		t.Errorf("exit code %d", code)
 	}
 	r.await("a server is stopped")
@@ -137,7 +137,7 @@ func TestPresenceStream_Document(t *testing.T) {
 	_, program, _ := strings.Cut(string(text), "```python\n")
 	program, _, _ = strings.Cut(program, "```")
 	p := serve(t, "--database-url", migrated(t).URL, "--presence-stream", "presence")
-	reader := exec.CommandContext(t.Context(), python, "-c", strings.Replace(program, "http://localhost:8080", "http://"+p.addr, 1))
+	reader := exec.CommandContext(t.Context(), python, "-c", strings.Replace(program, "http://localhost:8080", "http://"+p.Addr, 1))
 	reader.Stderr = os.Stderr
 	out, err := reader.StdoutPipe()
 	if err != nil {
@@ -158,9 +158,9 @@ func TestPresenceStream_Document(t *testing.T) {
 		}
 		t.Fatalf("it does not print %q", want)
 	}
-	ann := joinAs(t, p.addr, "ann", "lobby")
+	ann := joinAs(t, p.Addr, "ann", "lobby")
 	until("online: ann")
-	joinAs(t, p.addr, "bob", "lobby")
+	joinAs(t, p.Addr, "bob", "lobby")
 	until("online: ann, bob")
 	ann.Abort()
 	until("online: bob")

@@ -60,7 +60,7 @@ func TestServe_Refused(t *testing.T) {
 		{"serve --port 0 --read-url postgres://%zz --database-url " + migrated(t).URL, cli.ExitUsage, "--read-url"},
 	})
 	p := serve(t, "--only", "chat", "--host", "0.0.0.0", "--open")
-	if !strings.Contains(p.log(), "serving without authentication") {
+	if !strings.Contains(p.Log(), "serving without authentication") {
 		t.Error("no warning")
 	}
 }

@@ -30,17 +30,17 @@ rule = [%r]
 	p := serve(t, "--only", "chat", "--config", file, "--ping-interval", "1h", "--pong-timeout", "1h")
 	write := func(path, text, says string) {
 		t.Helper()
-		seen := strings.Count(p.log(), says)
+		seen := strings.Count(p.Log(), says)
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		testkit.Eventually(t, "the log says "+says, func() bool { return strings.Count(p.log(), says) > seen })
+		testkit.Eventually(t, "the log says "+says, func() bool { return strings.Count(p.Log(), says) > seen })
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	connect := func(secret []byte) (*websocket.Conn, error) {
 		token := authtest.Token(t, secret, "ann", time.Hour, nil)
-		return websocket.Dial(ctx, "ws://"+p.addr+"/ws", websocket.Config{Header: http.Header{"Authorization": {"Bearer " + token}}})
+		return websocket.Dial(ctx, "ws://"+p.Addr+"/ws", websocket.Config{Header: http.Header{"Authorization": {"Bearer " + token}}})
 	}
 	conn, err := connect(serverSecret)
 	if err != nil {

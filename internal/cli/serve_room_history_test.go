@@ -18,7 +18,7 @@ import (
 func TestServe_RoomHistory(t *testing.T) {
 	t.Parallel()
 	db := migrated(t)
-	serve(t, "--database-url", db.URL, "--stored-rooms", "kept", "--room-history", "1d", "--room-history-bytes", "10GB").stop(t)
+	serve(t, "--database-url", db.URL, "--stored-rooms", "kept", "--room-history", "1d", "--room-history-bytes", "10GB").Stop(t)
 	log, err := stream.Lookup(t.Context(), db.Pool, "tidewire.rooms")
 	if err != nil {
 		t.Fatal(err)
@@ -28,9 +28,9 @@ func TestServe_RoomHistory(t *testing.T) {
 		t.Errorf("kept: %+v, %v", got, err)
 	}
 	for n := range 5 {
-		asked{"POST /v1/rooms/kept/chats", fmt.Sprintf(`{"text":"%d"}`, n), 200, `"position"`}.of(t, p.addr)
+		asked{"POST /v1/rooms/kept/chats", fmt.Sprintf(`{"text":"%d"}`, n), 200, `"position"`}.of(t, p.Addr)
 	}
-	p.stop(t)
+	p.Stop(t)
 	p = serve(t, "--database-url", db.URL, "--stored-rooms", "kept", "--room-history", "100ms")
 	if got, err := log.Retention(t.Context()); err != nil || got != (stream.Retention{MaxAge: 100 * time.Millisecond}) {
 		t.Errorf("kept: %+v, %v", got, err)
@@ -49,12 +49,12 @@ func TestServe_RoomHistory(t *testing.T) {
 	if err := log.SetRetention(t.Context(), stream.Retention{}); err != nil { // the server deletes nothing more
 		t.Fatal(err)
 	}
-	answer := asked{"POST /v1/rooms/kept/chats", `{"text":"new"}`, 200, `{"position":`}.of(t, p.addr)
+	answer := asked{"POST /v1/rooms/kept/chats", `{"text":"new"}`, 200, `{"position":`}.of(t, p.Addr)
 	_, only, _ := strings.Cut(answer, ":")
 	only = "[" + strings.TrimSuffix(only, "}") + "] "
-	asked{"GET /v1/rooms/kept/chats?after=1", "", 410, `"code":"too_old"`}.of(t, p.addr)
+	asked{"GET /v1/rooms/kept/chats?after=1", "", 410, `"code":"too_old"`}.of(t, p.Addr)
 	for join, want := range map[string]string{`"after":1`: "[] too_old", `"after":0`: only, `"history":1000`: only} {
-		if got := joined(t, p.addr, "kept", join); got != want {
+		if got := joined(t, p.Addr, "kept", join); got != want {
 			t.Errorf("join with %s: %s, want %s", join, got, want)
 		}
 	}
@@ -81,7 +81,7 @@ func TestServe_RoomHistoryCount(t *testing.T) {
 	p := serve(t, "--database-url", migrated(t).URL, "--stored-rooms", "kept-*", "--room-history-count", "3")
 	for n := range 6 { // positions 1 to 5, and 6 in the other room
 		room := map[bool]string{true: "kept-few", false: "kept-many"}[n == 5]
-		asked{"POST /v1/rooms/" + room + "/chats", fmt.Sprintf(`{"text":"%d"}`, n), 200, `"position"`}.of(t, p.addr)
+		asked{"POST /v1/rooms/" + room + "/chats", fmt.Sprintf(`{"text":"%d"}`, n), 200, `"position"`}.of(t, p.Addr)
 	}
 	for _, read := range []struct {
 		room, query string
@@ -96,7 +96,7 @@ func TestServe_RoomHistoryCount(t *testing.T) {
 			Chats []chatAnswer
 			Error chatAnswer
 		}
-		_, text := request(t, "GET", p.addr, "/v1/rooms/"+read.room+"/chats"+read.query, "")
+		_, text := request(t, "GET", p.Addr, "/v1/rooms/"+read.room+"/chats"+read.query, "")
 		if err := json.Unmarshal([]byte(text), &page); err != nil {
 			t.Fatal(text, err)
 		}
@@ -109,7 +109,7 @@ func TestServe_RoomHistoryCount(t *testing.T) {
 		}
 	}
 	for join, want := range map[string]string{`"after":0`: "[3 4 5] ", `"history":1000`: "[3 4 5] ", `"history":2`: "[4 5] ", `"after":1`: "[] too_old", `"after":2`: "[3 4 5] "} {
-		if got := joined(t, p.addr, "kept-many", join); got != want {
+		if got := joined(t, p.Addr, "kept-many", join); got != want {
 			t.Errorf("join with %s: %s, want %s", join, got, want)
 		}
 	}

@@ -29,7 +29,7 @@ func TestSay(t *testing.T) {
 	var members []*chatReader
 	for range 2 {
 		p := serve(t, flags...)
-		m := &chatReader{t: t, conn: chatDial(t, p.addr)}
+		m := &chatReader{t: t, conn: chatDial(t, p.Addr)}
 		say(m.conn, `{"type":"join","room":"kept","id":1}`)
 		m.next()
 		say(m.conn, `{"type":"join","room":"loose","id":1}`)
@@ -110,7 +110,7 @@ func TestSay_Refuses(t *testing.T) {
 	if err := tell("kept", `{"text":"x"}`); sqlState(err) != "TW003" {
 		t.Errorf("before a server has stored rooms: %v", err)
 	}
-	p.stop(t)
+	p.Stop(t)
 	p = serve(t, "--database-url", db.URL, "--stored-rooms", "kept")
 	for chat, says := range map[string]string{
 		`[]`: "JSON object", `"x"`: "JSON object", `null`: "JSON object", `{}`: "text", `{"text":7}`: "text", `{"text":null}`: "text",
@@ -137,7 +137,7 @@ func TestSay_Refuses(t *testing.T) {
 			t.Errorf("%s: %v", chat, err)
 		}
 	}
-	if got := joined(t, p.addr, "kept", `"after":0`); len(strings.Fields(got)) != 2 {
+	if got := joined(t, p.Addr, "kept", `"after":0`); len(strings.Fields(got)) != 2 {
 		t.Errorf("stored are %s", got)
 	}
 	var foreign bool

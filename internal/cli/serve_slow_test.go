@@ -78,12 +78,12 @@ func TestServe_SlowReadersAreBounded(t *testing.T) {
 			for range door.clients {
 				clients.Go(func() {
 					for ctx.Err() == nil {
-						door.open(ctx, p.addr)
+						door.open(ctx, p.Addr)
 					}
 				})
 			}
 			clients.Wait()
-			peak := peakMemory(t, p.cmd.Process.Pid)
+			peak := peakMemory(t, p.Cmd.Process.Pid)
 			t.Logf("%s: %d MiB of %d", name, peak>>20, door.memory)
 			if peak > door.memory<<20 {
 				t.Errorf("%d MiB at its peak, want at most %d", peak>>20, door.memory)

@@ -26,16 +26,16 @@ import (
 func TestServe_StopWithAClientThatDoesNotRead(t *testing.T) {
 	t.Parallel()
 	p := serve(t, "--only", "echo", "--profile", "--shutdown-timeout", "1s")
-	conn, err := net.Dial("tcp", p.addr)
+	conn, err := net.Dial("tcp", p.Addr)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
 	conn.(*net.TCPConn).SetReadBuffer(4 << 10)
-	asked := "GET /debug/pprof/goroutine?debug=2 HTTP/1.1\r\nHost: " + p.addr + "\r\n\r\n"
+	asked := "GET /debug/pprof/goroutine?debug=2 HTTP/1.1\r\nHost: " + p.Addr + "\r\n\r\n"
 	go conn.Write([]byte(strings.Repeat(asked, 50_000))) // until it is closed
 	p.awaitStacks(t, "http.checkConnErrorWriter.Write", 1, "[IO wait")
-	if code := p.stop(t); code != cli.ExitFailure || !strings.Contains(p.log(), "HTTP requests cut off") {
+	if code := p.Stop(t); code != cli.ExitFailure || !strings.Contains(p.Log(), "HTTP requests cut off") {
 		t.Errorf("exit code %d, want %d and what was cut off", code, cli.ExitFailure)
 	}
 }
@@ -44,7 +44,7 @@ func TestServe_StopWithAClientThatDoesNotRead(t *testing.T) {
 func (p *program) awaitStacks(t *testing.T, function string, n int, state string) {
 	t.Helper()
 	testkit.Eventually(t, fmt.Sprintf("%d goroutines are in %s", n, function), func() bool {
-		_, text := request(t, "GET", p.addr, "/debug/pprof/goroutine?debug=2", "")
+		_, text := request(t, "GET", p.Addr, "/debug/pprof/goroutine?debug=2", "")
 		found := 0
 		for stack := range strings.SplitSeq(text, "\n\n") {
 			if strings.Contains(stack, function) && strings.Contains(stack, state) {
@@ -102,24 +102,24 @@ func TestServe_StopWithFrozenPostgreSQL(t *testing.T) {
 	t.Parallel()
 	data := dataDir(t)
 	p := serve(t, "--data-dir", data, "--shutdown-timeout", "4s")
-	asked{"POST /v1/streams/s", "", 200, ""}.of(t, p.addr)
+	asked{"POST /v1/streams/s", "", 200, ""}.of(t, p.Addr)
 	pids := freezePostgres(t, data)
-	if code := p.stop(t); code != cli.ExitFailure {
+	if code := p.Stop(t); code != cli.ExitFailure {
 		t.Errorf("exit code %d, want %d", code, cli.ExitFailure)
 	}
-	if !strings.Contains(p.log(), embedpg.ErrNotClean.Error()) && !strings.Contains(p.log(), "--shutdown-timeout 4s while") {
+	if !strings.Contains(p.Log(), embedpg.ErrNotClean.Error()) && !strings.Contains(p.Log(), "--shutdown-timeout 4s while") {
 		t.Error("it does not say that PostgreSQL was not stopped cleanly")
 	}
 	awaitEnded(t, pids)
 
 	p = serve(t, "--data-dir", data, "--shutdown-timeout", "1h")
 	pids = freezePostgres(t, data)
-	p.cmd.Process.Signal(syscall.SIGTERM)
-	p.await(t, "msg=stopping")
-	p.cmd.Process.Signal(syscall.SIGTERM)
-	p.wait(t)
-	if status := p.cmd.ProcessState.Sys().(syscall.WaitStatus); !status.Signaled() || status.Signal() != syscall.SIGTERM {
-		t.Errorf("it ended with %v, want by the signal", p.cmd.ProcessState)
+	p.Cmd.Process.Signal(syscall.SIGTERM)
+	p.Await(t, "msg=stopping")
+	p.Cmd.Process.Signal(syscall.SIGTERM)
+	p.Wait(t)
+	if status := p.Cmd.ProcessState.Sys().(syscall.WaitStatus); !status.Signaled() || status.Signal() != syscall.SIGTERM {
+		t.Errorf("it ended with %v, want by the signal", p.Cmd.ProcessState)
 	}
 	awaitEnded(t, pids)
 }
@@ -131,8 +131,8 @@ func TestServe_StopAnswersWhatPostgreSQLDoesNot(t *testing.T) {
 	t.Parallel()
 	postgres := pgtest.Start(t)
 	p := serve(t, "--database-url", postgres.URL(), "--stored-rooms", "lobby", "--profile", "--shutdown-timeout", "12s")
-	asked{"POST /v1/streams/s", "", 200, ""}.of(t, p.addr)
-	asked{"POST /v1/queues/q", "", 200, ""}.of(t, p.addr)
+	asked{"POST /v1/streams/s", "", 200, ""}.of(t, p.Addr)
+	asked{"POST /v1/queues/q", "", 200, ""}.of(t, p.Addr)
 	waiting := []struct{ text, want string }{ // each on its own connection
 		{`{"type":"publish","stream":"s","payload":"x","id":1}`, "outcome_unknown"},
 		{`{"type":"enqueue","queue":"q","payload":"x","id":1}`, "outcome_unknown"},
@@ -143,13 +143,13 @@ func TestServe_StopAnswersWhatPostgreSQLDoesNot(t *testing.T) {
 	}
 	conns := make([]*wire, len(waiting))
 	for i, it := range waiting { // opens everything before PostgreSQL freezes
-		conns[i] = wireDial(t, p.addr)
+		conns[i] = wireDial(t, p.Addr)
 		if strings.Contains(it.text, "lobby") {
 			conns[i].ask(`{"type":"join","room":"lobby","id":2}`)
 		}
 		conns[i].ask("%s", it.text)
 	}
-	in, err := websocket.Dial(t.Context(), "ws://"+p.addr+"/ws/ingest?ack=1", websocket.Config{})
+	in, err := websocket.Dial(t.Context(), "ws://"+p.Addr+"/ws/ingest?ack=1", websocket.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -181,7 +181,7 @@ func TestServe_StopAnswersWhatPostgreSQLDoesNot(t *testing.T) {
 	} {
 		go func() {
 			method, path, _ := strings.Cut(path, " ")
-			status, text, err := tryRequest(context.Background(), method, p.addr, path, map[string]string{"POST": `{"payload":"x"}`}[method])
+			status, text, err := tryRequest(context.Background(), method, p.Addr, path, map[string]string{"POST": `{"payload":"x"}`}[method])
 			code, says, _ := strings.Cut(want, " ")
 			if err == nil && strconv.Itoa(status) == code && (strings.Contains(text, says) || method == "GET" && strings.Contains(text, `"stopping"`)) {
 				posted <- ""
@@ -192,7 +192,7 @@ func TestServe_StopAnswersWhatPostgreSQLDoesNot(t *testing.T) {
 	}
 	p.awaitStacks(t, "gateway.(*api).call(", cap(posted), "")
 	stopped := make(chan int, 1)
-	go func() { stopped <- p.stop(t) }()
+	go func() { stopped <- p.Stop(t) }()
 	for range cap(posted) {
 		if wrong := <-posted; wrong != "" {
 			t.Error(wrong)
@@ -211,7 +211,7 @@ func TestServe_StopAnswersWhatPostgreSQLDoesNot(t *testing.T) {
 	if got, err := in.Read(); !errors.As(err, &closed) || closed.Code != websocket.StatusInternalError || !strings.Contains(closed.Reason, "may be stored") {
 		t.Errorf("ingest got %q, %v, want that messages may be stored", got, err)
 	}
-	if code := <-stopped; code != cli.ExitFailure || !strings.Contains(p.log(), `msg="messages given up: they may be stored" rows=1`) || strings.Contains(p.log(), "could not be stored") {
+	if code := <-stopped; code != cli.ExitFailure || !strings.Contains(p.Log(), `msg="messages given up: they may be stored" rows=1`) || strings.Contains(p.Log(), "could not be stored") {
 		t.Errorf("exit code %d, want %d and that one message may be stored", code, cli.ExitFailure)
 	}
 	thaw()
@@ -236,7 +236,7 @@ func TestServe_StopGivesUpInTime(t *testing.T) {
 	if _, err := lock.Exec(t.Context(), `LOCK TABLE messages IN ACCESS EXCLUSIVE MODE`); err != nil {
 		t.Fatal(err)
 	}
-	c, err := websocket.Dial(t.Context(), "ws://"+p.addr+"/ws?ack=1", websocket.Config{})
+	c, err := websocket.Dial(t.Context(), "ws://"+p.Addr+"/ws?ack=1", websocket.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -245,7 +245,7 @@ func TestServe_StopGivesUpInTime(t *testing.T) {
 	testkit.Eventually(t, "the server waits for the lock", func() bool {
 		return rows(t, db.URL, `SELECT count(*) FROM pg_locks WHERE NOT granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`) > 0
 	})
-	if code := p.stop(t); code != cli.ExitFailure || !strings.Contains(p.log(), "1 messages were received and given up, because PostgreSQL did not answer in time: they may be stored") {
+	if code := p.Stop(t); code != cli.ExitFailure || !strings.Contains(p.Log(), "1 messages were received and given up, because PostgreSQL did not answer in time: they may be stored") {
 		t.Errorf("exit code %d, want %d and what is lost", code, cli.ExitFailure)
 	}
 }

@@ -26,12 +26,12 @@ func TestServe_Table(t *testing.T) {
 	}
 	refused(t, []refusal{{"serve --port 0 --migrate=false --table tidewire.inbox --database-url " + db.URL, cli.ExitDatabase, "tidewire db migrate --table tidewire.inbox"}})
 	p := serve(t, "--table", "tidewire.inbox", "--max-memory", "256MiB", "--database-url", db.URL)
-	seen := pump(t, bench.PumpConfig{URL: "ws://" + p.addr + "/ws/ingest?ack=1", Clients: 1, Messages: 10, Answer: bench.CountAnswer})
+	seen := pump(t, bench.PumpConfig{URL: "ws://" + p.Addr + "/ws/ingest?ack=1", Clients: 1, Messages: 10, Answer: bench.CountAnswer})
 	if n := rows(t, db.URL, `SELECT count(*) FROM tidewire.inbox`); n != 10 || seen.Answered != 10 {
 		t.Errorf("%d rows, %d answered, want 10", n, seen.Answered)
 	}
-	p.await(t, "max_bytes=268435456")
-	if code := p.stop(t); code != cli.ExitOK {
+	p.Await(t, "max_bytes=268435456")
+	if code := p.Stop(t); code != cli.ExitOK {
 		t.Errorf("exit code %d", code)
 	}
 	if n := rows(t, db.URL, `SELECT count(*) FROM information_schema.columns WHERE table_schema = 'public' AND table_name = 'messages'`); n != 1 {

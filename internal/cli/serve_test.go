@@ -20,6 +20,7 @@ import (
 	"github.com/tidewire/tidewire/internal/cli"
 	"github.com/tidewire/tidewire/internal/embedpg"
 	"github.com/tidewire/tidewire/internal/pgtest"
+	"github.com/tidewire/tidewire/internal/testbin"
 	"github.com/tidewire/tidewire/internal/testkit"
 	"github.com/tidewire/tidewire/websocket"
 )
@@ -54,13 +55,13 @@ func TestServe_PrivatePostgreSQL(t *testing.T) {
 	data := dataDir(t)
 	first := serve(t, "--only", "ingest", "--data-dir", data)
 	state, err := embedpg.Status(t.Context(), data)
-	if err != nil || !state.Running || state.OwnerPID != first.cmd.Process.Pid {
+	if err != nil || !state.Running || state.OwnerPID != first.Cmd.Process.Pid {
 		t.Fatalf("status %+v, %v", state, err)
 	}
 	const clients, each = 5, 1000
 	done := make(chan bench.PumpResult, 1)
 	go func() {
-		done <- pump(t, bench.PumpConfig{URL: "ws://" + first.addr + "/ws?ack=1", Clients: clients, Messages: each, Answer: bench.CountAnswer, Rate: 2500})
+		done <- pump(t, bench.PumpConfig{URL: "ws://" + first.Addr + "/ws?ack=1", Clients: clients, Messages: each, Answer: bench.CountAnswer, Rate: 2500})
 	}()
 	testkit.Eventually(t, "messages are stored", func() bool { return rows(t, state.URL, countSQL) > 500 })
 	if err := syscall.Kill(state.PID, syscall.SIGKILL); err != nil {
@@ -69,8 +70,7 @@ func TestServe_PrivatePostgreSQL(t *testing.T) {
 	if seen := <-done; seen.Answered != clients*each {
 		t.Errorf("%d of %d messages acknowledged", seen.Answered, clients*each)
 	}
-	first.cmd.Process.Kill()
-	<-first.done
+	first.Kill()
 
 	second := serve(t, "--only", "ingest", "--data-dir", data)
 	if state, err = embedpg.Status(t.Context(), data); err != nil {
@@ -79,11 +79,11 @@ func TestServe_PrivatePostgreSQL(t *testing.T) {
 	if n, distinct := rows(t, state.URL, countSQL), rows(t, state.URL, distinctSQL); n != clients*each || distinct != n {
 		t.Errorf("%d rows, %d distinct, want %d", n, distinct, clients*each)
 	}
-	refused(t, []refusal{{"serve --port 0 --data-dir " + data, cli.ExitDataDir, fmt.Sprint(second.cmd.Process.Pid)}, {"db stop --data-dir " + data, cli.ExitDataDir, fmt.Sprint(second.cmd.Process.Pid)}})
-	second.cmd.Process.Signal(syscall.SIGHUP)
-	second.await(t, "msg=stopping")
-	second.cmd.Process.Signal(syscall.SIGHUP)
-	if code := second.wait(t); code != cli.ExitOK {
+	refused(t, []refusal{{"serve --port 0 --data-dir " + data, cli.ExitDataDir, fmt.Sprint(second.Cmd.Process.Pid)}, {"db stop --data-dir " + data, cli.ExitDataDir, fmt.Sprint(second.Cmd.Process.Pid)}})
+	second.Cmd.Process.Signal(syscall.SIGHUP)
+	second.Await(t, "msg=stopping")
+	second.Cmd.Process.Signal(syscall.SIGHUP)
+	if code := second.Wait(t); code != cli.ExitOK {
 		t.Errorf("exit code %d", code)
 	}
 	if state, err = embedpg.Status(t.Context(), data); err != nil || state.Running {
@@ -94,14 +94,14 @@ func TestServe_PrivatePostgreSQL(t *testing.T) {
 // TestServe_Nohup: a server for which SIGHUP is ignored serves on.
 func TestServe_Nohup(t *testing.T) {
 	t.Parallel()
-	p := start(t, exec.Command("sh", "-c", `trap '' HUP; exec "$0" "$@"`, tidewire(t), "serve", "--port", "0", "--only", "lanes"))
-	p.cmd.Process.Signal(syscall.SIGHUP)
+	p := testbin.Serve(t, exec.Command("sh", "-c", `trap '' HUP; exec "$0" "$@"`, tidewire(t), "serve", "--port", "0", "--only", "lanes"))
+	p.Cmd.Process.Signal(syscall.SIGHUP)
 	for range 3 {
-		if status, text := request(t, "GET", p.addr, "/healthz", ""); status != 200 {
+		if status, text := request(t, "GET", p.Addr, "/healthz", ""); status != 200 {
 			t.Errorf("%d %s", status, text)
 		}
 	}
-	if code := p.stop(t); code != 0 || strings.Count(p.log(), "msg=stopping") != 1 {
+	if code := p.Stop(t); code != 0 || strings.Count(p.Log(), "msg=stopping") != 1 {
 		t.Errorf("exit code %d", code)
 	}
 }
@@ -119,8 +119,8 @@ func TestServe_StopStoresEverythingReceived(t *testing.T) {
 			db := pgtest.Open(t)
 			p := serve(t, "--only", "ingest", "-mode", mode, "--database-url", db.URL, "--shutdown-timeout", "50s") // one row a commit, on a slow machine
 			const whole = 50
-			cutMidFrame(t, p.addr, whole)
-			c, err := websocket.Dial(t.Context(), "ws://"+p.addr+"/ws", websocket.Config{})
+			cutMidFrame(t, p.Addr, whole)
+			c, err := websocket.Dial(t.Context(), "ws://"+p.Addr+"/ws", websocket.Config{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -136,7 +136,7 @@ func TestServe_StopStoresEverythingReceived(t *testing.T) {
 			}()
 			testkit.Eventually(t, "messages of both are stored", func() bool { return rows(t, db.URL, countSQL) > whole })
 			exited := make(chan int, 1)
-			go func() { exited <- p.stop(t) }()
+			go func() { exited <- p.Stop(t) }()
 			var closed *websocket.CloseError
 			if _, err := c.Read(); !errors.As(err, &closed) || closed.Code != websocket.StatusGoingAway {
 				t.Errorf("got %v, want code 1001", err)
@@ -150,7 +150,7 @@ func TestServe_StopStoresEverythingReceived(t *testing.T) {
 			if n, distinct := rows(t, db.URL, countSQL), rows(t, db.URL, distinctSQL); n != sent || distinct != sent {
 				t.Errorf("%d rows, %d distinct, want %d", n, distinct, sent)
 			}
-			if !strings.Contains(p.log(), fmt.Sprintf("rows=%d", sent)) {
+			if !strings.Contains(p.Log(), fmt.Sprintf("rows=%d", sent)) {
 				t.Errorf("the log does not sum up %d rows", sent)
 			}
 		})
@@ -189,11 +189,11 @@ func TestServe_RecreateOnlyWhenAsked(t *testing.T) {
 		{[]string{"--recreate"}, 10},
 	} {
 		p := serve(t, append([]string{"--only", "ingest", "--database-url", db.URL}, c.args...)...)
-		pump(t, bench.PumpConfig{URL: "ws://" + p.addr + "/ws?ack=1", Clients: 1, Messages: 10, Answer: bench.CountAnswer})
+		pump(t, bench.PumpConfig{URL: "ws://" + p.Addr + "/ws?ack=1", Clients: 1, Messages: 10, Answer: bench.CountAnswer})
 		if n := rows(t, db.URL, countSQL); n != c.want {
 			t.Errorf("start %d: %d rows, want %d", i, n, c.want)
 		}
-		if code := p.stop(t); code != cli.ExitOK {
+		if code := p.Stop(t); code != cli.ExitOK {
 			t.Errorf("start %d: exit code %d", i, code)
 		}
 	}
@@ -204,11 +204,11 @@ func TestServe_DurationHealthAndBothLoopbacks(t *testing.T) {
 	started := time.Now()
 	p := serve(t, "--only", "echo", "--duration", "5", "--idle-timeout", "1s", "--allow-origin", "https://app.example.com", "--allowed-host", "rt.example.com")
 	for _, path := range []string{"/health", "/healthz", "/readyz", "/metrics"} {
-		asked{"GET " + path, "", 200, ""}.of(t, p.addr)
+		asked{"GET " + path, "", 200, ""}.of(t, p.Addr)
 	}
-	asked{"GET /console/", "", 404, ""}.of(t, p.addr) // of one endpoint
+	asked{"GET /console/", "", 404, ""}.of(t, p.Addr) // of one endpoint
 	for host, status := range map[string]int{"evil.example": 421, "rt.example.com": 200, "localhost": 200, "x.localhost:99": 200} {
-		r, err := http.NewRequestWithContext(t.Context(), "GET", "http://"+p.addr+"/metrics", nil)
+		r, err := http.NewRequestWithContext(t.Context(), "GET", "http://"+p.Addr+"/metrics", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -223,7 +223,7 @@ func TestServe_DurationHealthAndBothLoopbacks(t *testing.T) {
 		}
 	}
 	for origin, allowed := range map[string]bool{"https://app.example.com": true, "https://evil.example": false} {
-		c, err := websocket.Dial(t.Context(), "ws://"+p.addr+"/ws", websocket.Config{Header: http.Header{"Origin": {origin}}})
+		c, err := websocket.Dial(t.Context(), "ws://"+p.Addr+"/ws", websocket.Config{Header: http.Header{"Origin": {origin}}})
 		if (err == nil) != allowed {
 			t.Errorf("a page of %s: %v", origin, err)
 		}
@@ -231,22 +231,22 @@ func TestServe_DurationHealthAndBothLoopbacks(t *testing.T) {
 			c.Abort()
 		}
 	}
-	idle, err := net.Dial("tcp", p.addr) // a connection that stays open after a request is closed in time
+	idle, err := net.Dial("tcp", p.Addr) // a connection that stays open after a request is closed in time
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer idle.Close()
-	fmt.Fprintf(idle, "GET /healthz HTTP/1.1\r\nHost: %s\r\n\r\n", p.addr)
+	fmt.Fprintf(idle, "GET /healthz HTTP/1.1\r\nHost: %s\r\n\r\n", p.Addr)
 	if text, err := io.ReadAll(idle); err != nil || !strings.HasPrefix(string(text), "HTTP/1.1 200") {
 		t.Errorf("%q, %v", text, err)
 	}
 	select {
-	case <-p.done:
+	case <-p.Done:
 		t.Error("it was closed when the server ended")
 	default:
 	}
 	http.DefaultClient.CloseIdleConnections()
-	_, port, _ := net.SplitHostPort(p.addr)
+	_, port, _ := net.SplitHostPort(p.Addr)
 	if probe, err := net.Listen("tcp", "[::1]:0"); err == nil { // a machine with IPv6
 		probe.Close()
 		conn, err := net.Dial("tcp", "[::1]:"+port)
@@ -256,8 +256,8 @@ func TestServe_DurationHealthAndBothLoopbacks(t *testing.T) {
 			conn.Close()
 		}
 	}
-	<-p.done
-	if code := p.cmd.ProcessState.ExitCode(); code != cli.ExitOK {
+	<-p.Done
+	if code := p.Cmd.ProcessState.ExitCode(); code != cli.ExitOK {
 		t.Errorf("exit code %d", code)
 	}
 	if ran := time.Since(started); ran < 5*time.Second {

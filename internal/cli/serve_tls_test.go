@@ -30,11 +30,11 @@ func TestServe_TLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := serve(t, "--only", "echo", "--tls-cert-file", first.CertFile, "--tls-key-file", first.KeyFile)
-	if !strings.Contains(p.log(), "listening on https://localhost:") {
-		t.Errorf("log %s", p.log())
+	if !strings.Contains(p.Log(), "listening on https://localhost:") {
+		t.Errorf("log %s", p.Log())
 	}
-	p.await(t, "the certificate ends soon")
-	p.await(t, "chmod 600 "+first.KeyFile)
+	p.Await(t, "the certificate ends soon")
+	p.Await(t, "chmod 600 "+first.KeyFile)
 	old := dialTLS(t, p, first)
 	for from, to := range map[string]string{second.CertFile: first.CertFile, second.KeyFile: first.KeyFile} {
 		text, err := os.ReadFile(from)
@@ -45,7 +45,7 @@ func TestServe_TLS(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	p.await(t, "new handshakes get the new certificate")
+	p.Await(t, "new handshakes get the new certificate")
 	for _, conn := range []*websocket.Conn{old, dialTLS(t, p, second)} {
 		if err := conn.Queue(websocket.OpText, []byte("hello")); err != nil {
 			t.Fatal(err)
@@ -54,14 +54,14 @@ func TestServe_TLS(t *testing.T) {
 			t.Errorf("%q, %v", got, err)
 		}
 	}
-	if code := p.stop(t); code != cli.ExitOK {
+	if code := p.Stop(t); code != cli.ExitOK {
 		t.Errorf("exit code %d", code)
 	}
 }
 
 func dialTLS(t *testing.T, p *program, trusted *certs.SelfSigned) *websocket.Conn {
 	t.Helper()
-	conn, err := websocket.Dial(t.Context(), "wss://"+p.addr+"/ws", websocket.Config{TLS: &tls.Config{RootCAs: trusted.Roots}})
+	conn, err := websocket.Dial(t.Context(), "wss://"+p.Addr+"/ws", websocket.Config{TLS: &tls.Config{RootCAs: trusted.Roots}})
 	if err != nil {
 		t.Fatal(err)
 	}

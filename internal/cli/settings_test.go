@@ -158,9 +158,9 @@ func TestSettings_Readable(t *testing.T) {
 			t.Fatal(err)
 		}
 		p := serve(t, "--config", file)
-		if warned := strings.Contains(p.log(), "chmod 600 "+file); warned != c.warn || strings.Contains(p.log(), "geheim") {
-			t.Errorf("%s: warned: %v\n%s", name, warned, p.log())
+		if warned := strings.Contains(p.Log(), "chmod 600 "+file); warned != c.warn || strings.Contains(p.Log(), "geheim") {
+			t.Errorf("%s: warned: %v\n%s", name, warned, p.Log())
 		}
-		p.stop(t)
+		p.Stop(t)
 	}
 }

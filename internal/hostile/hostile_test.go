@@ -121,7 +121,7 @@ func run(t *testing.T, set settings, program string) {
 	defer stop()
 	producing, enough := context.WithCancel(giveUp)
 	w := newWorld(t, producing, giveUp, g)
-	w.begin(s.addr)
+	w.begin(s.Addr)
 	defer w.report()
 	w.prepare(db)
 	citizens := w.citizens(set)
@@ -144,14 +144,14 @@ func run(t *testing.T, set settings, program string) {
 	w.judge(s, &shown)
 
 	// The next server must continue with what the last one was stopped in the middle of, while attackers keep their connections.
-	release := w.cling(s.addr, set.Seed)
+	release := w.cling(s.Addr, set.Seed)
 	close(w.current().stop)
 	if err := s.stop(true); err != nil {
 		w.fault("server", "stop", "%v", err)
 	}
 	release()
 	s = startServer(t, program, db.URL, g)
-	w.begin(s.addr)
+	w.begin(s.Addr)
 	w.progress()
 
 	enough()
@@ -193,7 +193,7 @@ func (w *world) attack(set settings, s *server) (peak held) {
 	over := make(chan time.Time)
 	go func() {
 		defer close(over)
-		w.sendAttackers(set, s.addr)
+		w.sendAttackers(set, s.Addr)
 	}()
 	peak = s.sample(over)
 	if !s.lives() {

@@ -2,9 +2,7 @@ package hostile
 
 import (
 	"bufio"
-	"bytes"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -12,10 +10,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/tidewire/tidewire/internal/testbin"
 )
 
 const (
@@ -28,47 +27,17 @@ const (
 
 // server is a `tidewire serve` process.
 type server struct {
-	cmd   *exec.Cmd
+	*testbin.Process
 	gate  *gate
-	addr  string
 	kind  string // for the table
 	bound int64  // of its memory; 0 for a server with the race detector, which takes several times as much
-	done  chan struct{}
-
-	mu        sync.Mutex
-	text      bytes.Buffer // its output
-	listening chan string  // gets its address
-}
-
-// Write keeps what the server prints: at most a trace, the beginning is enough.
-func (s *server) Write(b []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.text.Len() < 1<<20 {
-		s.text.Write(b)
-	}
-	if s.listening != nil {
-		if _, after, ok := strings.Cut(s.text.String(), "listening on "); ok {
-			if address, _, ok := strings.Cut(after, "\n"); ok {
-				s.listening <- address
-				s.listening = nil
-			}
-		}
-	}
-	return len(b), nil
-}
-
-func (s *server) said() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.text.String()
 }
 
 // startServer starts the program at the path, or this program if the path is empty, on the database, and waits until it listens.
 func startServer(t *testing.T, path, url string, g *gate, flags ...string) *server {
 	t.Helper()
-	s := &server{gate: g, kind: "plain", bound: memoryLimit, done: make(chan struct{}), listening: make(chan string, 1)}
-	limit, listening := memoryLimit, s.listening
+	s := &server{gate: g, kind: "plain", bound: memoryLimit}
+	limit := memoryLimit
 	if path == "" {
 		var err error
 		if path, err = os.Executable(); err != nil {
@@ -80,39 +49,16 @@ func startServer(t *testing.T, path, url string, g *gate, flags ...string) *serv
 	}
 	args := []string{"serve", "--port", "0", "--database-url", url, "--stored-rooms", "stored-*",
 		"--rate-limit", "1000", "--rate-burst", "1000", "--shutdown-timeout", shutdownTimeout.String(), "--profile", "--max-memory", strconv.Itoa(limit)}
-	s.cmd = exec.Command(path, slices.Concat(args, g.flags(), flags)...)
-	s.cmd.Env = append(os.Environ(), asProgram+"=1")
-	s.cmd.Stdout, s.cmd.Stderr = s, s
-	if err := s.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	go func() { s.cmd.Wait(); close(s.done) }()
-	t.Cleanup(func() {
-		s.cmd.Process.Kill()
-		<-s.done
-		if t.Failed() {
-			t.Logf("the server said:\n%.20000s", s.said())
-		}
-	})
-	select {
-	case address := <-listening:
-		_, port, err := net.SplitHostPort(address)
-		if err != nil {
-			t.Fatal(err)
-		}
-		s.addr = "127.0.0.1:" + port
-	case <-s.done:
-		t.Fatalf("the server ended with code %d", s.cmd.ProcessState.ExitCode())
-	case <-time.After(patience):
-		t.Fatalf("the server does not listen within %v", patience)
-	}
+	cmd := exec.Command(path, slices.Concat(args, g.flags(), flags)...)
+	cmd.Env = append(os.Environ(), asProgram+"=1")
+	s.Process = testbin.Serve(t, cmd)
 	return s
 }
 
 // lives reports whether the started process is still running.
 func (s *server) lives() bool {
 	select {
-	case <-s.done:
+	case <-s.Done:
 		return false
 	default:
 		return true
@@ -124,16 +70,16 @@ var cutOff = []string{"HTTP requests cut off:", "gateway: connections cut off:"}
 
 // stop sends SIGTERM and waits for the end. The exit code must be 0, or 1 if clients kept their connections and the server reports that they were aborted.
 func (s *server) stop(clinging bool) error {
-	s.cmd.Process.Signal(syscall.SIGTERM)
+	s.Cmd.Process.Signal(syscall.SIGTERM)
 	select {
-	case <-s.done:
+	case <-s.Done:
 	case <-time.After(stopBound):
-		s.cmd.Process.Signal(syscall.SIGQUIT) // writes its goroutines to its output
-		<-s.done
+		s.Cmd.Process.Signal(syscall.SIGQUIT) // writes its goroutines to its output
+		<-s.Done
 		return fmt.Errorf("not stopped %v after SIGTERM, with --shutdown-timeout %v", stopBound, shutdownTimeout)
 	}
-	code := s.cmd.ProcessState.ExitCode()
-	saysWhy := slices.ContainsFunc(cutOff, func(why string) bool { return strings.Contains(s.said(), why) })
+	code := s.Cmd.ProcessState.ExitCode()
+	saysWhy := slices.ContainsFunc(cutOff, func(why string) bool { return strings.Contains(s.Log(), why) })
 	if code == 0 || code == 1 && clinging && saysWhy {
 		return nil
 	}
@@ -143,7 +89,7 @@ func (s *server) stop(clinging bool) error {
 // metrics returns the samples at /metrics, by their name with labels. It asks as the monitor, on a connection of its own.
 func (s *server) metrics() (map[string]float64, error) {
 	client := http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true}}
-	r, err := http.NewRequest(http.MethodGet, "http://"+s.addr+"/metrics", nil)
+	r, err := http.NewRequest(http.MethodGet, "http://"+s.Addr+"/metrics", nil)
 	if err != nil {
 		return nil, err
 	}
@@ -189,7 +135,7 @@ func (s *server) sample(until <-chan time.Time) (most held) {
 
 // peak returns the peak memory of the process, in bytes; 0 if the system does not report it.
 func (s *server) peak() int64 {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.cmd.Process.Pid))
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.Cmd.Process.Pid))
 	if err != nil {
 		return 0
 	}

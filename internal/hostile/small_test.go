@@ -19,7 +19,7 @@ func TestHostile_SmallServer(t *testing.T) {
 	producing, enough := context.WithCancel(t.Context())
 	defer enough()
 	w := newWorld(t, producing, t.Context(), nil)
-	w.begin(s.addr)
+	w.begin(s.Addr)
 	defer w.report()
 	if !w.request("preparer", "POST", "/v1/streams/small", "{}", new(any)) {
 		t.Fatal("cannot make the stream")

@@ -1,7 +1,6 @@
 package authcost_test
 
 import (
-	"bufio"
 	"context"
 	"flag"
 	"fmt"
@@ -11,28 +10,20 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/shirou/gopsutil/v4/process"
 
 	"github.com/tidewire/tidewire/internal/auth/authtest"
-	"github.com/tidewire/tidewire/internal/cli"
 	"github.com/tidewire/tidewire/internal/pgtest"
+	"github.com/tidewire/tidewire/internal/testbin"
 	"github.com/tidewire/tidewire/websocket"
 )
 
 var rounds = flag.Int("rounds", 10, "how often each server is measured, in turn")
 
-const asProgram = "TIDEWIRE_TEST_AS_PROGRAM"
-
-func TestMain(m *testing.M) {
-	if os.Getenv(asProgram) != "" {
-		os.Exit(cli.Main())
-	}
-	pgtest.Main(m)
-}
+func TestMain(m *testing.M) { pgtest.Main(m) }
 
 var secret = []byte("a secret of at least 32 bytes, for tests")
 
@@ -44,41 +35,24 @@ var tenRules = []string{
 
 // server is a `tidewire serve` process.
 type server struct {
-	addr  string
+	*testbin.Process
 	proc  *process.Process
 	token string
 }
 
 func start(b *testing.B, flags ...string) *server {
 	b.Helper()
-	self, err := os.Executable()
+	program, err := testbin.Tidewire()
 	if err != nil {
 		b.Fatal(err)
 	}
 	db := pgtest.Open(b)
-	cmd := exec.Command(self, append([]string{"serve", "--port", "0", "--database-url", db.URL, "--rate-limit", "1e6", "--rate-burst", "1e6"}, flags...)...)
-	cmd.Env = append(os.Environ(), asProgram+"=1")
-	cmd.Stderr = os.Stderr
-	out, err := cmd.StdoutPipe()
+	p := testbin.Serve(b, exec.Command(program, append([]string{"serve", "--port", "0", "--database-url", db.URL, "--rate-limit", "1e6", "--rate-burst", "1e6"}, flags...)...))
+	proc, err := process.NewProcess(int32(p.Cmd.Process.Pid))
 	if err != nil {
 		b.Fatal(err)
 	}
-	if err := cmd.Start(); err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() {
-		cmd.Process.Signal(syscall.SIGTERM)
-		cmd.Wait()
-	})
-	line, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil {
-		b.Fatal(err)
-	}
-	proc, err := process.NewProcess(int32(cmd.Process.Pid))
-	if err != nil {
-		b.Fatal(err)
-	}
-	return &server{addr: strings.TrimSpace(strings.TrimPrefix(line, "listening on ")), proc: proc}
+	return &server{Process: p, proc: proc}
 }
 
 func (s *server) dial(b *testing.B) *websocket.Conn {
@@ -87,7 +61,7 @@ func (s *server) dial(b *testing.B) *websocket.Conn {
 	if s.token != "" {
 		cfg.Header = http.Header{"Authorization": {"Bearer " + s.token}}
 	}
-	c, err := websocket.Dial(b.Context(), "ws://"+s.addr+"/ws", cfg)
+	c, err := websocket.Dial(b.Context(), "ws://"+s.Addr+"/ws", cfg)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -219,7 +193,7 @@ func (s *server) prepare(b *testing.B) {
 	b.Helper()
 	ctx, cancel := context.WithTimeout(b.Context(), time.Minute)
 	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+s.addr+"/v1/streams/orders-1", nil)
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+s.Addr+"/v1/streams/orders-1", nil)
 	if err != nil {
 		b.Fatal(err)
 	}
