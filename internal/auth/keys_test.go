@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -36,8 +37,8 @@ func TestReadSecretFile(t *testing.T) {
 			t.Errorf("%v, want %q", err, says)
 		}
 	}
-	if _, err := ReadSecretFile(filepath.Join(t.TempDir(), "none")); err == nil {
-		t.Error("a file that is not there is a key")
+	if _, err := ReadSecretFile(filepath.Join(t.TempDir(), "none")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a file that is not there: %v", err)
 	}
 }
 
