@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"testing"
-	"time"
 )
 
 // TestWhatDoesNotBeginIsTakenBack has a server answer too late: it must not be left with something that nobody takes from.
@@ -78,8 +77,12 @@ func TestAPauseDoesNotOutliveItsConnection(t *testing.T) {
 	if r := <-began; r.err != nil {
 		t.Fatal(r.err)
 	}
-	time.Sleep(200 * time.Millisecond) // pace: a pause that is not over would end in this time
-	p.reached(t, c)
+	begin(func() (*Subscription[[]byte], error) { return c.Stream("other").Subscribe(ctx) })
+	later := frame{"code": "unavailable", "message": "later", "retryable": true, "retry_after_ms": 200} // a pause that is not over would end before
+	p.answer(p.read("subscribe"), "error", later)
+	if again := p.read("subscribe"); again["stream"] != "other" {
+		t.Errorf("got %v", again)
+	}
 }
 
 func (p *peer) chats(from, to int) {

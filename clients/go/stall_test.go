@@ -83,9 +83,9 @@ func TestAPingDoesNotEndWhatIsBeingWritten(t *testing.T) {
 		payload[i] = 'x'
 	}
 	sent := c.Stream("s").PublishAsync(ctx, payload)
-	time.Sleep(200 * time.Millisecond) // pace: the client fills the buffers of the system
+	time.Sleep(200 * time.Millisecond) // pace: of a server that reads nothing: the client fills the buffers of the system
 	p.ws.WriteControl(websocket.PingMessage, []byte("are you there"), time.Now().Add(patience))
-	time.Sleep(2 * time.Second) // pace: longer than a pong may take
+	time.Sleep(2 * time.Second) // pace: of a server that reads nothing, for longer than a pong may take
 	pongs := make(chan string, 1)
 	p.ws.SetPongHandler(func(text string) error { pongs <- text; return nil })
 	go func() {
