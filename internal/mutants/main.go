@@ -30,7 +30,7 @@ func main() {
 	only := flag.String("only", "", "run only the fault with this id")
 	list := flag.Bool("list", false, "print the faults, run nothing")
 	alone := flag.Bool("alone", false, "run the tests of the package only, not of those that import it")
-	timeout := flag.Duration("timeout", 5*time.Minute, "longest run of one package's tests; one that takes longer has caught the fault")
+	timeout := flag.Duration("timeout", 0, "longest run of one package's tests; one that takes longer has caught the fault (default 30s and five times a run without a fault)")
 	flag.Parse()
 	p, err := load(*pkg)
 	if err == nil && *alone {
@@ -56,9 +56,11 @@ func run(p *listed, seed uint64, count int, only string, list bool, timeout time
 	}
 	defer os.RemoveAll(work)
 	if !list {
-		if by := (mutant{pkg: p, timeout: timeout, flags: testFlags}).test(); by != "" {
+		start := time.Now()
+		if by := (mutant{pkg: p, timeout: cmp.Or(timeout, 10*time.Minute), flags: testFlags}).test(); by != "" {
 			return fmt.Errorf("without a fault: %s: mend that test first", by)
 		}
+		timeout = cmp.Or(timeout, 30*time.Second+5*time.Since(start))
 	}
 	tried, caught := 0, 0
 	for _, f := range choose(p, seed) {
