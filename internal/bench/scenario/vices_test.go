@@ -12,11 +12,14 @@ import (
 	"github.com/tidewire/tidewire/internal/pgtest"
 )
 
-// eachVice runs a test for each vice in parallel.
+// eachVice runs a test for each vice in parallel; a short run has two of them.
 func eachVice(t *testing.T, test func(t *testing.T, vice faulty.Vice)) {
 	t.Helper()
 	for _, vice := range faulty.Vices {
 		t.Run(vice.String(), func(t *testing.T) {
+			if testing.Short() && vice != faulty.Honest && vice != faulty.Lossy {
+				t.Skip("a short run has an honest server and one that loses")
+			}
 			t.Parallel()
 			test(t, vice)
 		})
