@@ -143,7 +143,7 @@ func TestRoom_EveryoneElseInOneOrder(t *testing.T) {
 
 // TestRoom_LaggingMemberIsToldOfItsGap: one member reads nothing for a while.
 // The others miss nothing, and its received plus reported missed messages are
-// all messages.
+// all messages. Then it gets all again.
 func TestRoom_LaggingMemberIsToldOfItsGap(t *testing.T) {
 	t.Parallel()
 	hub, dial := setup(t, room.Config{MaxLagBytes: 512 << 10, MaxLagAge: time.Minute}, room.JoinOptions{})
@@ -185,6 +185,13 @@ func TestRoom_LaggingMemberIsToldOfItsGap(t *testing.T) {
 		t.Errorf("slow member got %d and was told it missed %d, want %d in all", got, missed, total+1)
 	}
 	waitStats(t, hub, room.Stats{Deliveries: uint64(total + 1 + got), Missed: uint64(missed), Rooms: 1})
+	for range 3 { // it takes part again
+		talker.Queue(websocket.OpText, []byte("next"))
+		talker.Flush()
+		if got := read(t, slow, 1); got[0] != "next" {
+			t.Errorf("after the gap came %s", got[0])
+		}
+	}
 }
 
 // overwhelm publishes until a member has lagged, and returns the publisher.
