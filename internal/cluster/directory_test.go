@@ -7,11 +7,14 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tidewire/tidewire/internal/cluster"
 	"github.com/tidewire/tidewire/internal/pgtest"
+	"github.com/tidewire/tidewire/internal/testkit"
 	"github.com/tidewire/tidewire/migrate"
 )
 
@@ -119,4 +122,24 @@ func TestDirectory_Refresh(t *testing.T) {
 	if peers, err := cluster.OpenDirectory(reading, entry(4), slog.New(slog.DiscardHandler)).Refresh(t.Context()); err == nil {
 		t.Errorf("a node that cannot write its row found %v", peers)
 	}
+}
+
+// TestDirectory_Outage: of all refreshes that fail in an outage, one is logged.
+func TestDirectory_Outage(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		pool, err := pgxpool.New(t.Context(), "postgres://127.0.0.1:1/none")
+		if err != nil {
+			t.Fatal(err)
+		}
+		pool.Close()
+		var log testkit.Log
+		directory := cluster.OpenDirectory(pool, entry(1), slog.New(slog.NewTextHandler(&log, nil)))
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+		defer cancel()
+		directory.Run(ctx, func(peers []cluster.Entry) { t.Errorf("found %v", peers) })
+		if n := log.Count("can't be read"); n != 1 {
+			t.Errorf("%d lines:\n%s", n, log.String())
+		}
+	})
 }
