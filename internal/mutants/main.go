@@ -106,10 +106,12 @@ type listed struct {
 }
 
 func load(pkg string) (*listed, error) {
-	if pkg == "" {
-		return nil, fmt.Errorf("name a package: -pkg ./stream")
+	if pkg == "" || strings.Contains(pkg, "...") {
+		return nil, fmt.Errorf("name one package: -pkg ./stream, or make mutants PKG=./stream")
 	}
-	out, err := exec.Command("go", "list", "-json", pkg).Output()
+	list := exec.Command("go", "list", "-json", pkg)
+	list.Stderr = os.Stderr
+	out, err := list.Output()
 	if err != nil {
 		return nil, fmt.Errorf("go list %s: %w", pkg, err)
 	}
