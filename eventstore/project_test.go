@@ -66,6 +66,13 @@ func TestProject_TooMany(t *testing.T) {
 				if _, err := s.Project(t.Context(), count.Projection()); !errors.Is(err, eventstore.ErrTooManyProjections) {
 					t.Errorf("%v, want ErrTooManyProjections", err)
 				}
+				var refused error
+				for _, err := range s.ProjectStream(t.Context(), count.Projection()) {
+					refused = err
+				}
+				if !errors.Is(refused, eventstore.ErrTooManyProjections) {
+					t.Errorf("as a loop: %v, want ErrTooManyProjections", refused)
+				}
 				go func() {
 					_, err := s.Decide(t.Context(), func() ([]eventstore.Event, error) { return []eventstore.Event{event("B")}, nil }, count.Projection())
 					decided <- err
@@ -89,7 +96,7 @@ func TestProject_TooMany(t *testing.T) {
 		panicking.Apply = func(int, eventstore.Event) int { panic("in a projector") }
 		s.Project(t.Context(), panicking.Projection())
 	}()
-	if st := s.Stats(); st.ProjectionsRunning != 0 || st.ProjectionsBegun != 10 || st.ProjectionsRefused != 3 {
+	if st := s.Stats(); st.ProjectionsRunning != 0 || st.ProjectionsBegun != 10 || st.ProjectionsRefused != 6 {
 		t.Errorf("%+v", st)
 	}
 }
@@ -111,10 +118,12 @@ func TestProjectStream_StatesAsTheyDevelop(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
+	var last error
 	for _, err := range s.ProjectStream(ctx, a) {
-		if !errors.Is(err, context.Canceled) {
-			t.Errorf("%v, want Canceled", err)
-		}
+		last = err
+	}
+	if !errors.Is(last, context.Canceled) {
+		t.Errorf("the last pair has the error %v, want Canceled", last)
 	}
 }
 
