@@ -139,13 +139,16 @@ func isClose(err error, code websocket.StatusCode) bool {
 	return ok && closed.Code == code
 }
 
-// closeOf reads until the connection is closed, and returns the code.
+// closeOf reads until the connection is closed, and returns the code. With a code of Tidewire's own comes a reason.
 func closeOf(t *testing.T, c socket) websocket.StatusCode {
 	t.Helper()
 	_, err := endOf(c)
 	closed, ok := errors.AsType[*websocket.CloseError](err)
 	if !ok {
 		t.Fatal(err)
+	}
+	if closed.Code >= 4000 && closed.Reason == "" {
+		t.Errorf("closed with %d, without a reason", closed.Code)
 	}
 	return closed.Code
 }
