@@ -1,7 +1,7 @@
 # make          build bin/tidewire
 # make run      server with its own PostgreSQL
 # make test     what a change can break
-# make quick    the same for the packages that you changed
+# make quick    fast tests of the packages that you changed
 # make help     all targets
 
 GO      ?= go
@@ -39,7 +39,7 @@ test:
 	@$(BESIDE) prepared $(TOOLS)/staticcheck $(TOOLS)/depguard $(TOOLS)/gotestsum
 	@$(BESIDE) check line-clients line-console unit
 
-## quick: tests of the Go packages that differ from the last commit on main, and of those that import them
+## quick: tests (-short) of the Go packages that differ from main, and of those that import them directly
 quick: $(TOOLS)/gotestsum
 	@packages=$$(GO='$(GO)' ./scripts/quick.sh) && if [ -z "$$packages" ]; then echo 'quick: no Go package differs from main'; \
 		else $(GO_TEST) -short -timeout 5m $$packages; fi
@@ -49,14 +49,17 @@ test-race: $(TOOLS)/gotestsum
 	$(if $(filter ./...,$(PKG)),@RACE=1 ./scripts/line.sh clients/go $(MAKE) clients-test LIBRARY=go)
 	@GORACE=atexit_sleep_ms=0 $(GO_TEST) -race -timeout 15m $(if $(filter ./...,$(PKG)),$(RACE),$(PKG))
 
+# Files that are deleted and not committed are not there; those that are not added yet are.
+GO_FILES = git ls-files --cached --others --exclude-standard '*.go' | while read -r f; do [ ! -e "$$f" ] || echo "$$f"; done
+
 ## check: formatting, vet, staticcheck, import rules, tidy modules, no sleeps in tests
 check: $(TOOLS)/staticcheck $(TOOLS)/depguard
-	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { echo 'gofmt these:'; gofmt -l $$(git ls-files '*.go'); exit 1; }
+	@test -z "$$(gofmt -l $$($(GO_FILES)))" || { echo 'gofmt these:'; gofmt -l $$($(GO_FILES)); exit 1; }
 	$(GO) mod tidy -diff
 	$(GO) vet ./...
 	$(TOOLS)/staticcheck ./...
 	$(TOOLS)/depguard ./...
-	$(GO) run ./internal/testkit/sleeps $$(git ls-files '*_test.go')
+	$(GO) run ./internal/testkit/sleeps $$($(GO_FILES) | grep _test)
 
 ## docs: write docs/reference/messages.md and http.md from internal/wire/spec
 docs:
@@ -147,7 +150,7 @@ test-long: $(TOOLS)/gotestsum build prepared
 		TIDEWIRE_TEST_PG=fetch:$$version $(GO_TEST) -race -count=1 -timeout 60m \
 			./internal/pg ./migrate ./stream ./queue ./eventstore ./internal/ingest ./internal/cli || exit 1; done
 
-## mutants: put faults into a package, and count those that its tests, and those of packages that import it, catch (PKG=./stream SEED=7)
+## mutants: put faults into a package, and count those that its tests, and those of packages that import it, catch (PKG=./stream SEED=7 COUNT=10)
 mutants:
 	$(GO) run ./internal/mutants -pkg $(PKG) -seed $(or $(SEED),1) -n $(or $(COUNT),10)
 

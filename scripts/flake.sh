@@ -9,10 +9,9 @@ minutes=${MINUTES:-60}
 dir=$PWD/.cache/flake
 rm -rf "$dir"
 mkdir -p "$dir/failed"
-bin=$(mktemp -d) # outside the checkout, as with go test: a program inside a checkout uses its files
 : >"$dir/runs"
 busy=()
-current=
+current= bin=
 
 # Each loop ends when this script has ended for any reason.
 start_busy() {
@@ -49,7 +48,7 @@ finish() {
 	trap - EXIT
 	[ -z "$current" ] || { kill "$current" && wait "$current"; } 2>/dev/null
 	stop_busy
-	rm -rf "$bin"
+	[ -z "$bin" ] || rm -rf "$bin"
 	summary || exit 1
 	exit "${1:-0}"
 }
@@ -89,15 +88,16 @@ run() { # package directory mode flags…
 	[ $code -eq 0 ] && echo ok || echo "FAILED: $dir/failed/$(basename "$log")"
 }
 
-mapfile -t packages < <($GO list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}} {{.Dir}}{{end}}' ${PKG:-./...} | sed '/^$/d')
-[ ${#packages[@]} -gt 0 ] || { echo "no package with tests in ${PKG:-./...}" >&2; exit 2; }
-for entry in "${packages[@]}"; do
-	package=${entry%% *}
-	$GO test -race -c -o "$bin/$(tr / . <<<"$package").test" "$package" || exit 2
-done
-
 trap finish EXIT
 trap 'finish 130' INT TERM HUP
+bin=$(mktemp -d) # outside the checkout, as with go test: a program inside a checkout uses its files
+mapfile -t packages < <($GO list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}} {{.Dir}}{{end}}' ${PKG:-./...} | sed '/^$/d')
+[ ${#packages[@]} -gt 0 ] || { echo "no package with tests in ${PKG:-./...}" >&2; finish 2; }
+for entry in "${packages[@]}"; do
+	package=${entry%% *}
+	$GO test -race -c -o "$bin/$(tr / . <<<"$package").test" "$package" || finish 2
+done
+
 number=0
 end=$(($(date +%s) + minutes * 60))
 late() { [ "$minutes" -ne 0 ] && [ "$(date +%s)" -ge "$end" ]; }

@@ -66,6 +66,7 @@ func TestQueueAlter(t *testing.T) {
 
 // TestQueueEnqueue_Receive: what is enqueued is received once, in order, with its key and headers.
 func TestQueueEnqueue_Receive(t *testing.T) {
+	notShort(t)
 	t.Parallel()
 	s := shell{t, migrated(t).URL}
 	s.run("queue", "create", "jobs")

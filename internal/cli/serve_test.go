@@ -200,6 +200,7 @@ func TestServe_RecreateOnlyWhenAsked(t *testing.T) {
 }
 
 func TestServe_DurationHealthAndBothLoopbacks(t *testing.T) {
+	notShort(t)
 	t.Parallel()
 	started := time.Now()
 	p := serve(t, "--only", "echo", "--duration", "5", "--idle-timeout", "1s", "--allow-origin", "https://app.example.com", "--allowed-host", "rt.example.com")

@@ -41,6 +41,9 @@ func unread(t *testing.T, addr, request, headers string) net.Conn {
 
 // TestBudget_FollowersAreEvicted: when memory is short, followers that hold the most are evicted. One that reads is served, or comes again when it is ended.
 func TestBudget_FollowersAreEvicted(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes several seconds")
+	}
 	t.Parallel()
 	const limit, total = 8 << 20, 100
 	streams := newFakeStreams(t, "orders")
@@ -79,6 +82,9 @@ func (e *roomEvents) untilEnded(after, upTo int) int {
 // TestBudget_Requests: requests that wait for a store are counted until they are answered. They use at most the budget, and evicted connections
 // free the memory of theirs.
 func TestBudget_Requests(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes several seconds")
+	}
 	t.Parallel()
 	const limit = 8 << 20
 	events := &heldEvents{fakeEvents: newFakeEvents(), let: make(chan struct{}), appends: true}

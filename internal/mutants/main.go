@@ -12,14 +12,18 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -32,12 +36,15 @@ func main() {
 	alone := flag.Bool("alone", false, "run the tests of the package only, not of those that import it")
 	timeout := flag.Duration("timeout", 0, "longest run of one package's tests; one that takes longer has caught the fault (default 30s and five times a run without a fault)")
 	flag.Parse()
+	// The tests that run get the signal of a terminal too; what is temporary is removed.
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
 	p, err := load(*pkg)
 	if err == nil && *alone {
 		p.importers = nil
 	}
 	if err == nil {
-		err = run(p, *seed, *count, *only, *list, *timeout, flag.Args())
+		err = run(ctx, p, *seed, *count, *only, *list, *timeout, flag.Args())
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "mutants:", err)
@@ -45,7 +52,7 @@ func main() {
 	}
 }
 
-func run(p *listed, seed uint64, count int, only string, list bool, timeout time.Duration, testFlags []string) error {
+func run(ctx context.Context, p *listed, seed uint64, count int, only string, list bool, timeout time.Duration, testFlags []string) error {
 	harmless, err := readHarmless(filepath.Join(filepath.Dir(p.Module.GoMod), "internal/mutants/harmless.tsv"))
 	if err != nil {
 		return err
@@ -57,14 +64,14 @@ func run(p *listed, seed uint64, count int, only string, list bool, timeout time
 	defer os.RemoveAll(work)
 	if !list {
 		start := time.Now()
-		if by := (mutant{pkg: p, timeout: cmp.Or(timeout, 10*time.Minute), flags: testFlags}).test(); by != "" {
+		if by := (mutant{pkg: p, timeout: cmp.Or(timeout, 10*time.Minute), flags: testFlags}).test(); by != "" && ctx.Err() == nil {
 			return fmt.Errorf("without a fault: %s: mend that test first", by)
 		}
 		timeout = cmp.Or(timeout, 30*time.Second+5*time.Since(start))
 	}
 	tried, caught := 0, 0
 	for _, f := range choose(p, seed) {
-		if tried == count {
+		if tried == count || ctx.Err() != nil {
 			break
 		}
 		if only != "" && f.id() != only {
@@ -85,10 +92,16 @@ func run(p *listed, seed uint64, count int, only string, list bool, timeout time
 		}
 		start := time.Now()
 		by := m.test()
+		if ctx.Err() != nil {
+			break // it has interrupted the tests
+		}
 		if by != "" {
 			caught++
 		}
 		fmt.Printf("%s\t%s\t%s\t%.0fs\n", f.id(), cmp.Or(by, "NOT CAUGHT"), f, time.Since(start).Seconds())
+	}
+	if ctx.Err() != nil {
+		return errors.New("interrupted")
 	}
 	if !list {
 		fmt.Printf("%s: %d of %d caught, seed %d\n", p.ImportPath, caught, tried, seed)
