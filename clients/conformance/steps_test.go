@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/tidewire/tidewire/internal/testkit"
 	"github.com/tidewire/tidewire/internal/wsproxy"
 )
 
@@ -25,7 +26,7 @@ import (
 //	{"messages":{"on":…,"count":N,"from":M}}   the same with the numbers from M on
 //	{"none":{"on":…,"event":…,"ms":N}}     no such event comes for N ms
 //	{"fault":{…}}                          a rule of the proxy
-//	{"proxy":"cut"|"refuse"|"heal"}
+//	{"proxy":"cut"|"refuse"|"heal"|"used"}     "used" waits until each rule has met its messages
 //	{"server":"kill"|"stop"|"start"|"other"}   "other" sends further connections to the other server of two
 //	{"database":"kill"|"start"}            the PostgreSQL of a server that has its own
 //	{"runner":"freeze"|"thaw"}             SIGSTOP and SIGCONT, like a laptop that sleeps
@@ -208,8 +209,12 @@ var breaks = map[string]func(*world) error{
 		}
 		return nil
 	},
-	"proxy refuse":   func(w *world) error { w.proxy.Refuse(true); return nil },
-	"proxy heal":     func(w *world) error { w.proxy.Clear(); return nil },
+	"proxy refuse": func(w *world) error { w.proxy.Refuse(true); return nil },
+	"proxy heal":   func(w *world) error { w.proxy.Clear(); return nil },
+	"proxy used": func(w *world) error {
+		testkit.Eventually(w.t, "each fault has met its messages", func() bool { return w.proxy.State().Waiting == 0 })
+		return nil
+	},
 	"server kill":    func(w *world) error { w.server().Kill(); return nil },
 	"server stop":    func(w *world) error { w.server().Stop(w.t); return nil },
 	"server start":   func(w *world) error { w.server().start(); return nil },
