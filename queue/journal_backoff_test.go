@@ -1,9 +1,7 @@
 package queue_test
 
 import (
-	"bytes"
 	"log/slog"
-	"sync"
 	"testing"
 	"time"
 
@@ -11,24 +9,6 @@ import (
 	"github.com/tidewire/tidewire/internal/testkit"
 	"github.com/tidewire/tidewire/queue"
 )
-
-// lines is a log that can be read while it is written.
-type lines struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.Write(p)
-}
-
-func (l *lines) count(text string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return bytes.Count(l.buf.Bytes(), []byte(text))
-}
 
 // delayed enqueues n messages that are due soon, and waits until they are
 // deferred. It needs a Consumer with credits for them.
@@ -55,11 +35,11 @@ CREATE FUNCTION never() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; 
 CREATE TRIGGER never BEFORE UPDATE ON tidewire.queue_side FOR EACH ROW WHEN (NEW.token IS NOT NULL) EXECUTE FUNCTION never()`)
 	_, q := elsewhere(t, db.URL, "jobs")
 	writes := queue.CountWrites(q)
-	var log lines
+	var log testkit.Log
 	n, _ := start(t, q, queue.NodeConfig{PollJournal: time.Minute, Lease: time.Hour, Log: slog.New(slog.NewTextHandler(&log, nil))})
 	c := n.Consume(queue.ConsumerOptions{Credits: 10})
 	delayed(t, db, n, 5, time.Second)
-	testkit.Eventually(t, "the back-off is on", func() bool { wantNothing(t, c, 10*time.Millisecond); return log.count("slowing down") == 1 })
+	testkit.Eventually(t, "the back-off is on", func() bool { wantNothing(t, c, 10*time.Millisecond); return log.Count("slowing down") == 1 })
 	before, began := writes.Load(), time.Now()
 	for time.Since(began) < time.Second {
 		wantNothing(t, c, 100*time.Millisecond)
@@ -69,7 +49,7 @@ CREATE TRIGGER never BEFORE UPDATE ON tidewire.queue_side FOR EACH ROW WHEN (NEW
 	}
 	enqueue(t, n, "x")
 	mustAck(t, receive(t, c, 1)...)
-	if times := log.count("slowing down"); times > 2 { // again after the ack, which had an effect
+	if times := log.Count("slowing down"); times > 2 { // again after the ack, which had an effect
 		t.Errorf("%d lines in the log", times)
 	}
 }

@@ -75,3 +75,26 @@ func TestDropOne_AnotherOfItsName(t *testing.T) {
 		}
 	}
 }
+
+// TestPlan_PartitionOfAnother: a node requests a partition's lease, has to read the
+// journal first, and finds that another node has the lease: it does not request it
+// again.
+func TestPlan_PartitionOfAnother(t *testing.T) {
+	t.Parallel()
+	q := testQueueOf(t, Options{Partitions: 1})
+	n := NewNode(q, NodeConfig{})
+	p, s := n.parts[0], &state{}
+	mustWrite(t, q, s, request{}, written)
+	n.Consume(ConsumerOptions{Credits: 10})
+	p.openPartition()
+	p.state, p.head, p.times.look = *s.clone(), 8, time.Now().Add(time.Hour)
+	r, due := p.plan(&batch{}, time.Now(), false)
+	if !due || p.token == 0 || r.entries[0].kind != kindLeaseExclusive {
+		t.Fatalf("%+v, want a request for the lease", r)
+	}
+	p.state.leases[1] = time.Now().Add(time.Hour) // as after a compaction
+	r, _ = p.plan(&batch{}, time.Now(), false)
+	if p.token != 0 || len(r.entries) > 0 {
+		t.Errorf("%+v, want nothing of a partition that another has", r)
+	}
+}

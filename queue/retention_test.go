@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/tidewire/tidewire/internal/testkit"
 	"github.com/tidewire/tidewire/queue"
 )
 
@@ -18,7 +19,7 @@ func TestNode_DroppedMessages(t *testing.T) {
 	slow(t)
 	t.Parallel()
 	db, q := setup(t, queue.Options{})
-	var log lines
+	var log testkit.Log
 	n, _ := start(t, q, queue.NodeConfig{Lease: time.Hour, Log: slog.New(slog.NewTextHandler(&log, nil))})
 	const messages, dropped = 20_000, 16_384 // the first segment
 	enqueue(t, n, numbered(messages)...)
@@ -48,7 +49,7 @@ func TestNode_DroppedMessages(t *testing.T) {
 		}
 	}
 	wantDone(t, q)
-	if log.count("dropped") == 0 {
+	if log.Count("dropped") == 0 {
 		t.Error("nothing in the log")
 	}
 }

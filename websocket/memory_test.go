@@ -67,6 +67,12 @@ func TestMemory_output(t *testing.T) {
 	l := &ledger{t: t}
 	server, socket := rawPair(t, Config{Memory: l, MaxUnsent: 64 << 20})
 	const size = 32 << 20
+	if err := server.Queue(OpBinary, make([]byte, freeOutput/2+1)); err != nil { // its buffer has the next power of two
+		t.Fatal(err)
+	}
+	if n := l.output.Load(); n != 0 {
+		t.Errorf("%d bytes are reported for a message of %d", n, freeOutput/2+1)
+	}
 	if err := server.Queue(OpBinary, make([]byte, size)); err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +92,7 @@ func TestMemory_output(t *testing.T) {
 	if err := server.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := io.CopyN(io.Discard, socket, size+1000*102); err != nil {
+	if _, err := io.CopyN(io.Discard, socket, size+1000*102+freeOutput/2+1); err != nil {
 		t.Fatal(err)
 	}
 	testkit.Eventually(t, "nothing is counted any more", func() bool { return l.output.Load() == 0 })

@@ -116,8 +116,7 @@ func TestMesh_ManyTimes(t *testing.T) {
 	}
 }
 
-// TestMesh_RollingRestart: three nodes are replaced one after the other, while members of a room on all of them talk. The mesh is whole again after each
-// replacement.
+// TestMesh_RollingRestart: three nodes are replaced one after the other. The mesh is whole again after each replacement.
 func TestMesh_RollingRestart(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes several seconds")

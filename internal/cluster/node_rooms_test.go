@@ -18,7 +18,7 @@ type deaf struct {
 func (d *deaf) Publish(b []byte) { d.pub++ }
 func (d *deaf) Missed(n int)     { d.missed += n }
 
-// TestNode_RoomOfTheSlotStays: the same, with another room of the slot that goes on.
+// TestNode_RoomOfTheSlotStays: a room goes on after another room of its slot has ended twice: a minute later its batches still come.
 func TestNode_RoomOfTheSlotStays(t *testing.T) {
 	t.Parallel()
 	other := ""

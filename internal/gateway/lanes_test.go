@@ -133,3 +133,22 @@ func TestLanes_Settings(t *testing.T) {
 		}
 	}
 }
+
+// TestLanes_Shutdown: a stop ends a flood with the closing handshake.
+func TestLanes_Shutdown(t *testing.T) {
+	t.Parallel()
+	for _, path := range []string{"/ws", "/ws?variant=plain"} {
+		server, addr := serveLanes(t, gateway.LanesConfig{DummySize: 1 << 20, DummyEvery: time.Millisecond})
+		c := dial(t, "ws://"+addr+path)
+		messages(t, c, func(websocket.Message) bool { return true })
+		stopped := make(chan error, 1)
+		go func() { stopped <- server.Shutdown(t.Context()) }()
+		if got := closeOf(t, c); got != websocket.StatusGoingAway {
+			t.Errorf("%s: closed with %d, want 1001", path, got)
+		}
+		c.StartClose(websocket.StatusGoingAway, "")
+		if err := <-stopped; err != nil {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+}
