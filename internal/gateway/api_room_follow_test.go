@@ -97,7 +97,11 @@ func TestFollowRoom_Stored(t *testing.T) {
 	say := func(n int) {
 		c.want("POST", "/v1/rooms/kept-1/chats", fmt.Sprintf(`{"text":"%d"}`, n), 200, fmt.Sprintf(`{"position":%d}`, n))
 	}
+	early := followRoom(t, c.addr, "/v1/rooms/kept-1/follow")
 	store.put("kept-1", numbered(before, `{"type":"chat","text":"%d"}`)...)
+	for n := range before { // the server has published them
+		early.wantStored(n + 1)
+	}
 	live := followRoom(t, c.addr, "/v1/rooms/kept-1/follow")
 	first, resumed := followRoom(t, c.addr, "/v1/rooms/kept-1/follow?after=0"), followRoom(t, c.addr, "/v1/rooms/kept-1/follow?after=3", "Last-Event-ID", "200")
 	for n := before; n < all; n++ {
@@ -106,7 +110,7 @@ func TestFollowRoom_Stored(t *testing.T) {
 	for _, f := range []struct {
 		events *roomEvents
 		after  int
-	}{{live, before}, {first, 0}, {resumed, 200}} {
+	}{{early, before}, {live, before}, {first, 0}, {resumed, 200}} {
 		for n := f.after + 1; n <= all; n++ {
 			f.events.wantStored(n)
 		}
