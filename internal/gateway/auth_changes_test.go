@@ -1,7 +1,6 @@
 package gateway_test
 
 import (
-	"context"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -22,7 +21,7 @@ type administration struct {
 func (a *administration) OnChange(f func(auth.Change)) { a.changed = f }
 
 // TestAccessChanged_DuringAHandshake: a change that comes while a caller is being checked, and so has no connection yet, counts for the connection. A
-// right that was taken meanwhile, and a disconnect, end it; a change for another user does not.
+// right that was taken meanwhile, a disconnect, and other rules end it; a change for another user does not.
 func TestAccessChanged_DuringAHandshake(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -33,16 +32,18 @@ func TestAccessChanged_DuringAHandshake(t *testing.T) {
 		"all rights":      {auth.Change{AllRights: true}, true},
 		"a disconnect":    {auth.Change{Disconnected: []string{"ann"}}, true},
 		"another's right": {auth.Change{Rights: []string{"bob"}, Disconnected: []string{"bob"}}, false},
+		"rules":           {auth.Change{}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			acts := &administration{}
-			ask := func(context.Context, auth.Question) (bool, error) { // the change comes while the answer is on its way
-				acts.changed(c.change)
-				return true, nil
+			server := serveRules(t, nil, "function")
+			server.ask = func() { // the change comes while the answer is on its way
+				if name == "rules" {
+					server.allow("function")
+				} else {
+					server.acts.changed(c.change)
+				}
 			}
-			policy := policyOf(t, auth.Config{Ask: ask})
-			server := serveClosed(t, func(cfg *gateway.Config) { cfg.Auth.Policy, cfg.Auth.Administration = policy, acts })
 			w := server.as("/ws/ingest?ack=1", tokenOf(t, "ann", time.Hour))
 			if c.ends {
 				if code := closeOf(t, w); code != 4401 {

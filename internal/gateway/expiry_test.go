@@ -60,6 +60,21 @@ func TestAuth_Renewal(t *testing.T) {
 	})
 }
 
+// TestAuth_RenewalWithOtherRights: a new token grants what it says, also of a request that the former one was granted just before.
+func TestAuth_RenewalWithOtherRights(t *testing.T) {
+	t.Parallel()
+	c := serveClosed(t, nil)
+	w := c.as("/ws", tokenOf(t, "ann", time.Hour, "publish stream:orders"))
+	const publish = `{"id":"x","type":"publish","stream":"orders","payload":"x"}`
+	for _, step := range [][2]string{
+		{publish, "ok"}, {fmt.Sprintf(`{"id":"x","type":"auth","token":%q}`, tokenOf(t, "ann", time.Hour, "read stream:orders")), "ok"}, {publish, "forbidden"},
+	} {
+		if got := w.code(step[0]); got != step[1] {
+			t.Errorf("%s: %s, want %s", step[0], got, step[1])
+		}
+	}
+}
+
 // TestAuth_ExpiryOfIngest: an endpoint without messages of its own sends none, and is closed when the token is over.
 func TestAuth_ExpiryOfIngest(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
@@ -122,24 +137,26 @@ func TestAuth_TokenEndsWhilePublishing(t *testing.T) {
 	}
 }
 
-// TestReceive_RightEndsWhileItWaits: a receive that waits is leased nothing once its right is gone, and gets the error of a new request.
+// TestReceive_RightEndsWhileItWaits: a receive that waits is leased nothing once its right is gone, and gets the error of a new request, at once.
 func TestReceive_RightEndsWhileItWaits(t *testing.T) {
+	const life = 10 * time.Second
 	for want, end := range map[string]func(*rulesServer){
 		"401 invalid_token": func(s *rulesServer) { s.revoke("ann") },
 		"403 forbidden":     func(s *rulesServer) { s.allow() },
-		"401 token_expired": func(*rulesServer) {},
+		"401 token_expired": func(*rulesServer) { time.Sleep(life) }, // synctest: called in a bubble
 	} {
 		t.Run(want, func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
 				s := serveRules(t, nil, "consume queue:*")
-				token := tokenOf(t, "ann", 10*time.Second)
+				token := tokenOf(t, "ann", life)
 				answer := make(chan string, 1)
 				go func() { answer <- s.status("POST", "/v1/queues/jobs/receive?wait_ms=20000", "", token) }()
 				receiving := func() int { return lookAt(s.queues, func(*fakeQueue) int { return s.queues.receiving }) }
 				testkit.Eventually(t, "it waits", func() bool { return receiving() > 0 })
 				end(s)
-				if got := <-answer; got != want {
-					t.Errorf("answered with %s, want %s", got, want)
+				ended := time.Now()
+				if got, later := <-answer, time.Since(ended); got != want || later > 0 {
+					t.Errorf("answered with %s %v later, want %s", got, later, want)
 				}
 				s.enqueued(1)
 				if leased := lookAt(s.queues, func(q *fakeQueue) int { return len(q.leased) }); leased > 0 {

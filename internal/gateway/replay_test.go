@@ -27,13 +27,18 @@ type replayAnswer struct {
 // replay starts a replay of orders, and returns it when it has ended.
 func (c client) replay(body string, headers ...string) (a replayAnswer) {
 	c.t.Helper()
-	status, text := c.do("POST", "/v1/streams/orders/replay", body, headers...)
+	return c.replayOf("orders", body, headers...)
+}
+
+func (c client) replayOf(stream, body string, headers ...string) (a replayAnswer) {
+	c.t.Helper()
+	status, text := c.do("POST", "/v1/streams/"+stream+"/replay", body, headers...)
 	testkit.Eventually(c.t, "the replay ends", func() bool {
 		if err := json.Unmarshal([]byte(text), &a); err != nil || status != http.StatusOK {
 			c.t.Fatalf("%d %s %v", status, text, err)
 		}
 		if a.State == "running" {
-			status, text = c.do("GET", "/v1/streams/orders/jobs/"+a.Job, "", headers...)
+			status, text = c.do("GET", "/v1/streams/"+stream+"/jobs/"+a.Job, "", headers...)
 		}
 		return a.State != "running"
 	})
@@ -49,7 +54,8 @@ func filledStreams(t *testing.T, n int, names ...string) *fakeStreams {
 	return streams
 }
 
-// TestReplay: messages keep what they have, and their order; a dry run counts them; a replay that is tried again stores none twice.
+// TestReplay: messages keep what they have, and their order; a dry run counts them; a replay that is tried again stores none twice. One of the same name, of
+// another stream, is another replay.
 func TestReplay(t *testing.T) {
 	t.Parallel()
 	streams, queues := filledStreams(t, 1300, "copy", "parted", "jobs"), newFakeQueues(t, "mail", "orders")
@@ -77,6 +83,9 @@ func TestReplay(t *testing.T) {
 	again := c.replay(fmt.Sprintf(`{"to_stream":"copy","after":90,"until":1300,"replay":%q}`, a.Replay))
 	if again.Changed != 60 || again.Repeated != 1150 || len(copies()) != 1210 {
 		t.Errorf("tried again: %+v, %d messages", again, len(copies()))
+	}
+	if other := c.replayOf("parted%2F0", fmt.Sprintf(`{"to_stream":"copy","replay":%q}`, a.Replay)); other.Changed != 1300 || other.Repeated != 0 {
+		t.Errorf("of another stream: %+v", other)
 	}
 	if a := c.replay(`{"to_queue":"mail","key":"k1"}`); a.State != "done" || a.Changed != 650 || a.Until != 1300 {
 		t.Errorf("of a key, into a queue: %+v", a)
@@ -207,6 +216,37 @@ func TestReplay_Unsure(t *testing.T) {
 			t.Errorf("%d copies", len(copies))
 		}
 	})
+}
+
+// brokenStreams do not store the message at a position the first time.
+type brokenStreams struct {
+	*fakeStreams
+	at int64
+}
+
+func (f *brokenStreams) Publish(ctx context.Context, stream string, as *engine.RequestID, messages []engine.Message, done func(engine.Place, error)) error {
+	if as.Sequence == f.at {
+		f.at = 0
+		done(engine.Place{}, engine.ErrOutcomeUnknown)
+		return nil
+	}
+	return f.fakeStreams.Publish(ctx, stream, as, messages, done)
+}
+
+// TestReplay_OneFails: a replay fails with the first message that is not stored, also if later ones are, and goes on there.
+func TestReplay_OneFails(t *testing.T) {
+	t.Parallel()
+	streams := &brokenStreams{filledStreams(t, 10, "copy"), 4}
+	_, addr := serve(t, gateway.Config{Engine: engine.Engine{Streams: streams}})
+	c := client{t, addr}
+	a := c.replay(`{"to_stream":"copy"}`)
+	if a.State != "failed" || a.Error != string(engine.CodeUnknownOutcome) || a.After != 3 || streams.stored("copy") != 9 {
+		t.Fatalf("%+v, %d are stored", a, streams.stored("copy"))
+	}
+	a = c.replay(fmt.Sprintf(`{"to_stream":"copy","after":3,"replay":%q}`, a.Replay))
+	if a.State != "done" || a.Changed != 1 || a.Repeated != 6 || streams.stored("copy") != 10 {
+		t.Errorf("tried again: %+v, %d are stored", a, streams.stored("copy"))
+	}
 }
 
 // TestReplay_Rights: a replay needs to read the source and to write to the target, and goes no further when a right has ended.

@@ -25,6 +25,7 @@ type rulesServer struct {
 	snapshot atomic.Pointer[auth.Snapshot]
 	held     *heldEvents
 	denied   atomic.Bool // by the function that is asked for rights
+	ask      func()      // is called by that function
 }
 
 func serveRules(t *testing.T, change func(*gateway.Config), rules ...string) *rulesServer {
@@ -50,7 +51,12 @@ func (s *rulesServer) config(rules ...string) (cfg auth.Config) {
 		case "anonymous":
 			cfg.Anonymous = true
 		case "function":
-			cfg.Ask = func(context.Context, auth.Question) (bool, error) { return !s.denied.Load(), nil }
+			cfg.Ask = func(context.Context, auth.Question) (bool, error) {
+				if s.ask != nil {
+					s.ask()
+				}
+				return !s.denied.Load(), nil
+			}
 		default:
 			allow = append(allow, rulesFor(s.t, text)...)
 		}
