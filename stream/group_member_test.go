@@ -52,10 +52,17 @@ func TestMember_GetsAllInOrder(t *testing.T) {
 	var mu sync.Mutex
 	seen := make(map[string][]string)
 	failures := 0
+	failing, failed := false, make(chan struct{}, 1)
 	handle := func(_ context.Context, o *stream.Assignment, page []stream.Message) error {
 		mu.Lock()
 		defer mu.Unlock()
-		if failures++; failures%3 == 1 {
+		if failures++; failing || failures%3 == 1 {
+			if failing {
+				select {
+				case failed <- struct{}{}:
+				default:
+				}
+			}
 			return errors.New("not now")
 		}
 		for _, m := range page {
@@ -78,10 +85,19 @@ func TestMember_GetsAllInOrder(t *testing.T) {
 	testkit.Eventually(t, "what there was", func() bool { return count() == 50 })
 	appendKeys(50, 100)
 	testkit.Eventually(t, "what came", func() bool { return count() == 100 })
+	setFailing := func(on bool) {
+		mu.Lock()
+		defer mu.Unlock()
+		failing = on
+	}
+	setFailing(true)
+	appendKeys(100, 120)
+	<-failed // the first member has these, and leaves without having handled them
 	if err := first.stop(); err != nil {
 		t.Error(err)
 	}
-	appendKeys(100, 150)
+	setFailing(false)
+	appendKeys(120, 150)
 	join(t, db.URL, nil, s, stream.MemberConfig{Handle: handle})
 	testkit.Eventually(t, "what came between two members", func() bool { return count() == 150 })
 	for n := range 150 {
