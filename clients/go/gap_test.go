@@ -60,3 +60,30 @@ func TestWhatCameBeforeAGapComesAgainAfterACut(t *testing.T) {
 		t.Fatal(r, gaps)
 	}
 }
+
+func TestASubscriptionBeginsAfterAGap(t *testing.T) {
+	f, ctx := newFake(t), testContext(t)
+	c, _ := hurried(t, f, Options{})
+	var gaps []Gap
+	got := begin(func() (*Subscription[[]byte], error) {
+		return c.Stream("s").Subscribe(ctx, After(0), OnGap(func(g Gap) { gaps = append(gaps, g) }))
+	})
+	p := f.accept(t)
+	p.answer(p.read("subscribe"), "error", frame{"code": "too_old", "message": "m", "oldest": 7})
+	q := p.read("subscribe")
+	if q.number("after") != 6 {
+		t.Fatal(q)
+	}
+	p.answer(q, "ok", frame{"position": 6})
+	r := <-got
+	if r.err != nil {
+		t.Fatal(r.err)
+	}
+	p.send(fmt.Sprintf(`{"type":"message","stream":"s","subscription":%q,"position":7,"payload":"7"}`, q["subscription"]))
+	for m, err := range r.value.Messages(ctx) {
+		if err != nil || m.Position != 7 || len(gaps) != 1 || gaps[0].Oldest != 7 {
+			t.Fatal(m, err, gaps)
+		}
+		break
+	}
+}
