@@ -131,18 +131,23 @@ func FuzzParseRule(f *testing.F) {
 	})
 }
 
-// TestGrants_IDs: with a placeholder in one of several tags, ids begin with that tag, which is the caller's own; others share the rest.
+// TestGrants_IDs: with a placeholder in one of several tags, ids begin with that tag, which is the caller's own; others share the rest. Without one they
+// begin with the first tag.
 func TestGrants_IDs(t *testing.T) {
 	t.Parallel()
-	r, err := ParseRule("append events:multi#kind:x#tenant:{sub}")
-	if err != nil {
-		t.Fatal(err)
-	}
-	g := NewGrants([]Rule{r}, func(string) (string, bool) { return "ann", true })
-	tags := []string{"kind:x", "tenant:ann"}
-	for id, want := range map[string]bool{"tenant:ann/1": true, "kind:x/1": false, "tenant:bob/1": false, "1": false} {
-		if got := g.AllowID("append", "multi", tags, id); got != want {
-			t.Errorf("%s: %v, want %v", id, got, want)
+	for rule, ids := range map[string]map[string]bool{
+		"append events:multi#kind:x#tenant:{sub}": {"tenant:ann/1": true, "kind:x/1": false, "tenant:bob/1": false, "1": false},
+		"append events:multi#kind:x#tenant:ann":   {"tenant:ann/1": false, "kind:x/1": true, "1": false},
+	} {
+		r, err := ParseRule(rule)
+		if err != nil {
+			t.Fatal(err)
+		}
+		g := NewGrants([]Rule{r}, func(string) (string, bool) { return "ann", true })
+		for id, want := range ids {
+			if got := g.AllowID("append", "multi", []string{"kind:x", "tenant:ann"}, id); got != want {
+				t.Errorf("%s, %s: %v, want %v", rule, id, got, want)
+			}
 		}
 	}
 }
