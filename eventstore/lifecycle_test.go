@@ -39,26 +39,13 @@ func holdLock(t *testing.T, url, name string, s *eventstore.Store) *pgx.Conn {
 	return conn
 }
 
-// tries is a log that counts.
-type tries struct {
-	slog.Handler
-	n atomic.Int64
-}
-
-func (c *tries) Handle(context.Context, slog.Record) error {
-	c.n.Add(1)
-	return nil
-}
-
-func (c *tries) Enabled(context.Context, slog.Level) bool { return true }
-
 // TestAppendTx_HeldForLong: a caller's transaction may hold the lock for any time, also on
 // a pool of Tidewire; other appends wait for it.
 func TestAppendTx_HeldForLong(t *testing.T) {
 	t.Parallel()
 	db := setup(t)
-	failed := &tries{Handler: slog.DiscardHandler}
-	s := open(t, db.Pool, eventstore.Config{LockTimeout: 20 * time.Millisecond, Log: slog.New(failed)})
+	var log testkit.Log
+	s := open(t, db.Pool, eventstore.Config{LockTimeout: 20 * time.Millisecond, Log: slog.New(slog.NewTextHandler(&log, nil))})
 	pool, err := pg.Open(t.Context(), pg.PoolConfig{URL: db.URL})
 	if err != nil {
 		t.Fatal(err)
@@ -70,7 +57,7 @@ func TestAppendTx_HeldForLong(t *testing.T) {
 	}
 	var appending sync.WaitGroup
 	appending.Go(func() { mustAppend(t, s, event("Second")) })
-	testkit.Eventually(t, "it tries several times", func() bool { return failed.n.Load() >= 5 }) // each time it looks whom to end
+	testkit.Eventually(t, "it tries several times", func() bool { return log.Count("\n") >= 5 }) // each time it looks whom to end
 	if err := tx.Commit(t.Context()); err != nil {
 		t.Errorf("the caller's transaction: %v", err)
 	}

@@ -6,7 +6,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -286,6 +288,23 @@ func TestWriteBulk_NeverRead(t *testing.T) {
 		}
 		client.Abort()
 		wait()
+	}
+}
+
+// TestWriteBulk_WriteTimeout: a peer whose socket takes nothing more is reset, so that the kernel does not keep what is left for it.
+func TestWriteBulk_WriteTimeout(t *testing.T) {
+	t.Parallel()
+	server, socket := rawPair(t, Config{BulkCredit: 1 << 30, WriteTimeout: 100 * time.Millisecond})
+	var err error
+	for err == nil {
+		err = server.WriteBulk(t.Context(), OpBinary, make([]byte, 8<<20))
+	}
+	if !errors.Is(err, ErrWriteTimeout) {
+		t.Error(err)
+	}
+	socket.SetReadDeadline(time.Now().Add(patience))
+	if _, err := io.Copy(io.Discard, socket); !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("the peer reads %v", err)
 	}
 }
 

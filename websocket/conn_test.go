@@ -260,8 +260,10 @@ func TestDial_refused(t *testing.T) {
 	if refused, ok := errors.AsType[*HandshakeError](err); !ok || refused.Status != http.StatusNotFound {
 		t.Error(err)
 	}
-	if _, err := Dial(t.Context(), s.URL, Config{}); err == nil {
-		t.Error("dialled http")
+	for _, address := range []string{s.URL, "ws://%"} {
+		if _, err := Dial(t.Context(), address, Config{}); err == nil {
+			t.Error("dialled", address)
+		}
 	}
 }
 

@@ -46,10 +46,11 @@ var (
 
 // node is a server in closed mode.
 type node struct {
-	t     *testing.T
-	url   string
-	store *access.Store
-	pool  *pgxpool.Pool // of the store
+	t      *testing.T
+	url    string
+	store  *access.Store
+	policy *auth.Policy
+	pool   *pgxpool.Pool // of the store
 }
 
 // startNode starts a server on the database; function is the name of its SQL function, if it has one.
@@ -80,8 +81,7 @@ func startNode(t *testing.T, url, function string) node {
 		}
 		cfg.Ask = f.Ask
 	}
-	policy, err := auth.NewPolicy(cfg)
-	if err != nil {
+	if n.policy, err = auth.NewPolicy(cfg); err != nil {
 		t.Fatal(err)
 	}
 	metrics := prometheus.NewRegistry()
@@ -90,7 +90,7 @@ func startNode(t *testing.T, url, function string) node {
 		t.Fatal(err)
 	}
 	e.Run(context.Background())
-	g := gateway.New(gateway.Config{Engine: e.Serves(), Metrics: metrics, Auth: gateway.AuthConfig{Policy: policy, Administration: n.store}})
+	g := gateway.New(gateway.Config{Engine: e.Serves(), Metrics: metrics, Auth: gateway.AuthConfig{Policy: n.policy, Administration: n.store}})
 	server := httptest.NewServer(g)
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan struct{})

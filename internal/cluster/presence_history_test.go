@@ -19,7 +19,8 @@ type crowd struct {
 	nodes   []*Node
 	room    []*seat // of each node; nil while the room has no members there
 	now     time.Time
-	beats   int // since nothing was under way
+	beats   int   // since nothing was under way
+	stopped []int // for how many beats each node does nothing, as a process that is not scheduled
 }
 
 // seat is the room on a node: it does what room.Room does for presence.
@@ -35,7 +36,7 @@ type seat struct {
 }
 
 func newCrowd(seed uint64, nodes int) *crowd {
-	c := &crowd{random: rand.New(rand.NewPCG(seed, 1)), network: relaytest.New(nodes), now: time.Unix(1000, 0), room: make([]*seat, nodes)}
+	c := &crowd{random: rand.New(rand.NewPCG(seed, 1)), network: relaytest.New(nodes), now: time.Unix(1000, 0), room: make([]*seat, nodes), stopped: make([]int, nodes)}
 	for i := range nodes {
 		n, err := newNode(uint64(100+i), c.network.Node(i), func() time.Time { return c.now })
 		if err != nil {
@@ -60,6 +61,10 @@ func (c *crowd) beat() {
 	}
 	c.now = c.now.Add(time.Second)
 	for _, i := range c.random.Perm(len(c.nodes)) {
+		if c.stopped[i] > 0 {
+			c.stopped[i]--
+			continue
+		}
 		c.nodes[i].beat()
 		c.tell(i)
 	}
@@ -123,8 +128,12 @@ func (c *crowd) act() {
 		c.network.Cut(i, j, c.random)
 	case k < 6 && i != j:
 		c.network.Heal(i, j)
+	case k < 1:
+		c.stopped[i] = 1 + c.random.IntN(20)
 	case k < 16:
 		c.beat()
+	case c.stopped[i] > 0:
+		c.network.Step(c.random)
 	case k < 20:
 		c.nodes[i].askPresence(false)
 	case k < 40 && s == nil:
@@ -155,6 +164,7 @@ func (c *crowd) act() {
 
 // settle mends everything, and lets ten seconds pass.
 func (c *crowd) settle() {
+	clear(c.stopped)
 	for i := range c.nodes {
 		for j := range c.nodes {
 			if i != j {
