@@ -124,7 +124,8 @@ func TestAppendIf_CheckedApart(t *testing.T) {
 		if apart := s.Stats().CheckedApart - before; apart != 1 {
 			t.Errorf("%s: checked apart %d times, want once", name, apart)
 		}
-		var accepted atomic.Int32
+		var accepted, refused atomic.Int64
+		refusedBefore := s.Stats().Conflicts
 		var callers sync.WaitGroup
 		for n := range 8 {
 			callers.Go(func() {
@@ -134,14 +135,20 @@ func TestAppendIf_CheckedApart(t *testing.T) {
 				} else {
 					err = appendIfInTx(t, db, s, c.event, c.condition)
 				}
-				if err == nil {
+				switch {
+				case err == nil:
 					accepted.Add(1)
-				} else if !errors.Is(err, ErrConflict) {
+				case errors.Is(err, ErrConflict):
+					refused.Add(1)
+				default:
 					t.Error(err)
 				}
 			})
 		}
 		callers.Wait()
+		if counted := s.Stats().Conflicts - refusedBefore; counted != refused.Load() {
+			t.Errorf("%s: %d conflicts are counted, want %d", name, counted, refused.Load())
+		}
 		stored, err := s.Query(t.Context(), Tagged(c.event.Tags...), ReadOptions{})
 		if err != nil || accepted.Load() != 1 || len(stored) != 1 {
 			t.Fatalf("%s: %d were accepted, and %d stored, want one: %v", name, accepted.Load(), len(stored), err)
@@ -268,6 +275,9 @@ FROM generate_series(1, 2501) AS n`)
 		count(*) FILTER (WHERE writer = 2 AND number > 0), count(*) FILTER (WHERE writer = 3 AND number > 0)) FROM tidewire.events_1_batch`).Scan(&left)
 	if err != nil || left != "0 1 625 375" {
 		t.Errorf("%s rows are left, want 0, 1, 625, 375; %v", left, err)
+	}
+	if c := (Config{}).withDefaults(); c.LockTimeout != 10*time.Second {
+		t.Errorf("by default a lock is waited for %v", c.LockTimeout)
 	}
 	if c := (Config{LockTimeout: math.MaxInt64}).withDefaults(); c.LockTimeout > keepMarks/2 {
 		t.Errorf("a lock is waited for %v, rows are kept for %v", c.LockTimeout, keepMarks)

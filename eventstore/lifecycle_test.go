@@ -62,6 +62,9 @@ func TestAppendTx_HeldForLong(t *testing.T) {
 		t.Errorf("the caller's transaction: %v", err)
 	}
 	appending.Wait()
+	if log.Count("attempt=1 ") != 1 || log.Count("attempt=0 ") > 0 {
+		t.Errorf("the attempts are not counted from 1: %s", log.String())
+	}
 	if all := everything(t, s); len(all) != 2 || all[0].Type != "First" || all[1].Type != "Second" {
 		t.Errorf("events %+v, want First and Second", all)
 	}

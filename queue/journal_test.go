@@ -146,9 +146,9 @@ func TestWrite_RefusesOtherIsolation(t *testing.T) {
 func TestState_LikeASlowTwin(t *testing.T) {
 	t.Parallel()
 	type cell struct {
-		owner    int64
-		attempts int
-		suspect  bool
+		owner int64
+		tally
+		suspect bool
 	}
 	random := rand.New(rand.NewPCG(1, 2))
 	s, twin := &state{leases: make(map[int64]time.Time), last: make(map[int64]mark)}, make(map[int64]cell)
@@ -166,21 +166,21 @@ func TestState_LikeASlowTwin(t *testing.T) {
 			for p, c := range twin {
 				switch {
 				case e.kind == kindEnd && c.owner == e.token:
-					twin[p] = cell{0, c.attempts, c.suspect || p <= e.hi}
+					twin[p] = cell{0, c.tally, c.suspect || p <= e.hi}
 				case e.kind == kindEnd || random.IntN(4) > 0:
 				case e.kind == kindTake && c.owner == 0:
-					twin[p] = cell{e.token, c.attempts, c.suspect}
+					twin[p] = cell{e.token, c.tally, c.suspect}
 					spans = append(spans, span{p, p})
 				case e.kind == kindDone && c.owner == e.token:
 					delete(twin, p)
 					spans = append(spans, span{p, p})
 				case e.kind == kindTried:
 					if c.owner == e.token {
-						twin[p] = cell{c.owner, int(e.lo), c.suspect}
+						twin[p] = cell{c.owner, e.tally(), c.suspect}
 					}
 					spans = append(spans, span{p, p})
 				case e.kind == kindFree && c.owner == e.token:
-					twin[p] = cell{0, int(e.lo), c.suspect}
+					twin[p] = cell{0, e.tally(), c.suspect}
 					spans = append(spans, span{p, p})
 				}
 			}
@@ -201,7 +201,7 @@ func TestState_LikeASlowTwin(t *testing.T) {
 		for p := int64(1); p <= s.top; p++ {
 			g, live := s.find(p)
 			want, wantLive := twin[p]
-			if live != wantLive || live && (g.owner != want.owner || g.attempts != want.attempts || g.suspect != want.suspect) || s.done(p) == live {
+			if live != wantLive || live && (g.owner != want.owner || g.tally != want.tally || g.suspect != want.suspect) || s.done(p) == live {
 				t.Fatalf("after entry %d, position %d is %v %t, want %v %t", sequence, p, g, live, want, wantLive)
 			}
 		}

@@ -111,7 +111,7 @@ func TestNode_UnfilledIsNotTried(t *testing.T) {
 }
 
 // TestDelivery_TimeRunsOut: the message goes to another consumer, and the first one's ack is too late even if its delivery does
-// not know that.
+// not know that. A lease may also be made shorter.
 func TestDelivery_TimeRunsOut(t *testing.T) {
 	t.Parallel()
 	q := setupShared(t, queue.Options{})
@@ -122,7 +122,7 @@ func TestDelivery_TimeRunsOut(t *testing.T) {
 	if err := ds[1].Extend(time.Hour); err != nil {
 		t.Error(err)
 	}
-	again := receive(t, n.Consume(queue.ConsumerOptions{}), 1)
+	again := receive(t, n.Consume(queue.ConsumerOptions{Visibility: time.Hour}), 1)
 	if got := texts(again); !slices.Equal(got, []string{"a"}) || again[0].Attempt != 2 {
 		t.Errorf("got %q, attempt %d; want a, 2", got, again[0].Attempt)
 	}
@@ -139,6 +139,17 @@ func TestDelivery_TimeRunsOut(t *testing.T) {
 			t.Errorf("%s: %v, want %v", c.what, c.err, c.want)
 		}
 	}
+	slow.Close()
+	enqueue(t, n, "c")
+	long := n.Consume(queue.ConsumerOptions{Credits: 1, Visibility: time.Hour})
+	if err := receive(t, long, 1)[0].Extend(time.Millisecond); err != nil {
+		t.Error(err)
+	}
+	again = receive(t, n.Consume(queue.ConsumerOptions{Visibility: time.Hour}), 1)
+	if again[0].Attempt != 2 {
+		t.Errorf("attempt %d of what was let go, want 2", again[0].Attempt)
+	}
+	mustAck(t, again...)
 	wantDone(t, q)
 }
 

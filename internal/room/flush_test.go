@@ -77,6 +77,28 @@ func connect(t *testing.T) (server, client *websocket.Conn) {
 	return server, client
 }
 
+// TestFlush_EndedConnection: nothing is kept for a member, or a watcher, whose connection has ended and who has not left yet.
+func TestFlush_EndedConnection(t *testing.T) {
+	t.Parallel()
+	hub := NewHub(Config{})
+	r := still(hub)
+	theirs, _ := connect(t)
+	m := hub.Join(theirs, "r", JoinOptions{})
+	w, p := &watcher{member: m, follows: true}, newPresence(r)
+	theirs.Abort()
+	hub.Publish("r", nil, websocket.OpText, []byte("said"))
+	f := round{room: r}
+	f.flush(time.Now())
+	f.flush(time.Now())
+	if len(r.log.segs) != 0 {
+		t.Errorf("the log keeps %d segments for a connection that has ended", len(r.log.segs))
+	}
+	p.log.append(websocket.AppendFrame(nil, websocket.OpText, []byte("said")))
+	if !w.offer(p, time.Now()) {
+		t.Error("a watcher whose connection has ended is waited for")
+	}
+}
+
 // TestFlush_LagIsWhatItIsNow: many bytes were in flight to a member at the last
 // look, and it has taken them since. It does not lag.
 func TestFlush_LagIsWhatItIsNow(t *testing.T) {
