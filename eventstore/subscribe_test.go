@@ -140,7 +140,7 @@ func TestSubscribe_Loop(t *testing.T) {
 	}
 }
 
-func TestWatch_TellsOfStaleDecisions(t *testing.T) {
+func TestWatch_ReportsStaleDecisions(t *testing.T) {
 	t.Parallel()
 	db := setup(t)
 	s := open(t, db.Pool, eventstore.Config{Poll: 5 * time.Millisecond})

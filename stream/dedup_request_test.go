@@ -18,9 +18,9 @@ import (
 	"github.com/tidewire/tidewire/stream"
 )
 
-// TestAppendAs_TellsOfTheFirst: a repetition stores nothing. It gets the result of the first request, whatever its own messages are, and
+// TestAppendAs_ReturnsTheFirst: a repetition stores nothing. It gets the result of the first request, whatever its own messages are, and
 // Duplicate; on any node, and also in the same batch.
-func TestAppendAs_TellsOfTheFirst(t *testing.T) {
+func TestAppendAs_ReturnsTheFirst(t *testing.T) {
 	t.Parallel()
 	for name, method := range allMethods {
 		t.Run(name, func(t *testing.T) {

@@ -15,7 +15,7 @@ func runChat(t *testing.T, cfg ChatConfig) ChatResult {
 	return r
 }
 
-func TestChatCheck_TellsOrder(t *testing.T) {
+func TestChatCheck_ReportsOrder(t *testing.T) {
 	t.Parallel()
 	var h chatHistory
 	for n := range 6 { // two clients in turn, a second apart

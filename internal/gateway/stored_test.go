@@ -98,7 +98,7 @@ func follow(t *testing.T, c socket, after, to int64) int64 {
 	return after
 }
 
-func TestStored_ErrorsAreTold(t *testing.T) {
+func TestStored_ErrorsAreReported(t *testing.T) {
 	t.Parallel()
 	store, _, addr := serveStored(t)
 	c := joinStored(t, addr, "", joined(0, 0))

@@ -141,10 +141,10 @@ func TestRoom_EveryoneElseInOneOrder(t *testing.T) {
 	waitStats(t, hub, room.Stats{Deliveries: members * (members - 1) * each, Rooms: 1})
 }
 
-// TestRoom_LaggingMemberIsToldOfItsGap: one member reads nothing for a while.
+// TestRoom_LaggingMemberGetsItsGap: one member reads nothing for a while.
 // The others miss nothing, and its received plus reported missed messages are
 // all messages. Then it gets all again.
-func TestRoom_LaggingMemberIsToldOfItsGap(t *testing.T) {
+func TestRoom_LaggingMemberGetsItsGap(t *testing.T) {
 	t.Parallel()
 	hub, dial := setup(t, room.Config{MaxLagBytes: 512 << 10, MaxLagAge: time.Minute}, room.JoinOptions{})
 	talker, reader, slow := dial(), dial(), dial()

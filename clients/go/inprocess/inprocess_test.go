@@ -121,7 +121,7 @@ func TestAHandlerThatFailsIsLogged(t *testing.T) {
 	}
 }
 
-func TestOutcomesAreToldOneAfterTheOther(t *testing.T) {
+func TestOutcomesAreReportedOneAfterTheOther(t *testing.T) {
 	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
 	defer stop()
 	jobs := inprocess.Jobs[int](queueOf(t, ctx), tidewire.JSONCodec[int]{})

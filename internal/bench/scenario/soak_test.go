@@ -51,7 +51,7 @@ func soakRun(slope float64, late bench.ChatMark) *chatRun {
 	return r
 }
 
-func TestVerdicts_TellWhatIsWrong(t *testing.T) {
+func TestVerdicts_SayWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		run  *chatRun
