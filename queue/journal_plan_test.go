@@ -2,6 +2,7 @@ package queue
 
 import (
 	"errors"
+	"reflect"
 	"testing"
 	"time"
 
@@ -96,5 +97,54 @@ func TestPlan_PartitionOfAnother(t *testing.T) {
 	r, _ = p.plan(&batch{}, time.Now(), false)
 	if p.token != 0 || len(r.entries) > 0 {
 		t.Errorf("%+v, want nothing of a partition that another has", r)
+	}
+}
+
+// leasing is the part of a Node that does not run, with a lease of token 2, and a Consumer.
+func leasing() (*shardNode, *Consumer) {
+	q := newQueue(nil, "jobs", newShard(nil, &stream.Stream{}, 0))
+	n := NewNode(q, NodeConfig{})
+	p, c, lasts := n.parts[0], n.Consume(ConsumerOptions{}), time.Now().Add(time.Hour)
+	p.token, p.renewAt, p.times.busy, p.times.look = 2, lasts, time.Now(), lasts
+	p.state.leases = map[int64]time.Time{2: lasts}
+	return p, c
+}
+
+// TestPlan_LaterThanTheLease: AckLater of a delivery that belongs to a former lease does not count: another node may have the
+// message.
+func TestPlan_LaterThanTheLease(t *testing.T) {
+	t.Parallel()
+	p, c := leasing()
+	for token := range int64(3) {
+		d := Delivery{part: p, consumer: c, item: &item{token: token, Message: stream.Message{Position: 10 + token}}}
+		if err := d.AckLater(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r, due := p.plan(&batch{}, p.times.later, false)
+	if want := done(2, span{12, 12}); !due || len(r.entries) != 1 || !reflect.DeepEqual(r.entries[0], want) {
+		t.Errorf("%+v, want only %+v", r.entries, want)
+	}
+}
+
+// TestPlan_FinishesWhileRecording: a node begins to stop while the next attempt of a message is being recorded: the message is
+// not delivered, so the attempt is taken back.
+func TestPlan_FinishesWhileRecording(t *testing.T) {
+	t.Parallel()
+	p, _ := leasing()
+	before := tally{attempts: 3, unbegun: 1}
+	p.recordFirst(&item{token: 2, tally: before, Message: stream.Message{Position: 10}})
+	b := &batch{}
+	for _, want := range []entry{
+		{kind: kindTried, token: 2, lo: 4, hi: 1, body: encodeSpans([]span{{10, 10}})},
+		{kind: kindFree, token: 2, lo: 3, hi: 1, body: encodeSpans([]span{{10, 10}})},
+	} {
+		r, _ := p.plan(b, time.Now(), false)
+		if len(r.entries) == 0 || !reflect.DeepEqual(r.entries[0], want) {
+			t.Fatalf("%+v, want %+v first", r.entries, want)
+		}
+		p.finish()
+		p.said(b)
+		b.clear()
 	}
 }
