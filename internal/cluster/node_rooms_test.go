@@ -18,7 +18,8 @@ type deaf struct {
 func (d *deaf) Publish(b []byte) { d.pub++ }
 func (d *deaf) Missed(n int)     { d.missed += n }
 
-// TestNode_RoomOfTheSlotStays: a room goes on after another room of its slot has ended twice: a minute later its batches still come.
+// TestNode_RoomOfTheSlotStays: a room that has ended and begun again goes on after another room of its slot has ended twice: a
+// minute later its batches still come.
 func TestNode_RoomOfTheSlotStays(t *testing.T) {
 	t.Parallel()
 	other := ""
@@ -34,6 +35,7 @@ func TestNode_RoomOfTheSlotStays(t *testing.T) {
 	a, _ := newNode(1, net.Node(0), clock)
 	b, _ := newNode(2, net.Node(1), clock)
 	got := &deaf{}
+	a.connect(other, &deaf{}).Close()
 	a.connect(other, got)
 	from := b.connect(other, &deaf{})
 	for range 2 {

@@ -120,6 +120,21 @@ func (s *seat) Present(node uint64, p room.Presence) {
 // Gone implements inlet.
 func (s *seat) Gone(node uint64) { delete(s.view, node) }
 
+// open begins the room on a node.
+func (c *crowd) open(i int) *seat {
+	s := &seat{c: c, users: map[string]bool{"first": true}, view: make(map[uint64]map[string]bool)}
+	s.out = c.nodes[i].connect("lobby", s)
+	c.room[i] = s
+	return s
+}
+
+// watch begins or ends to watch the room.
+func (s *seat) watch(on bool) {
+	s.watching = on
+	clear(s.view)
+	s.out.Watch(on)
+}
+
 func (c *crowd) act() {
 	i, j := c.random.IntN(len(c.nodes)), c.random.IntN(len(c.nodes))
 	s := c.room[i]
@@ -137,9 +152,7 @@ func (c *crowd) act() {
 	case k < 20:
 		c.nodes[i].askPresence(false)
 	case k < 40 && s == nil:
-		s = &seat{c: c, users: map[string]bool{"first": true}, view: make(map[uint64]map[string]bool)}
-		s.out = c.nodes[i].connect("lobby", s)
-		c.room[i] = s
+		c.open(i)
 	case k < 22 && s != nil:
 		s.out.Watch(false)
 		s.out.Close()
@@ -154,9 +167,7 @@ func (c *crowd) act() {
 	case k < 34 && s != nil:
 		c.tell(i)
 	case k < 38 && s != nil:
-		s.watching = !s.watching
-		clear(s.view)
-		s.out.Watch(s.watching)
+		s.watch(!s.watching)
 	default:
 		c.network.Step(c.random)
 	}
@@ -228,4 +239,25 @@ func TestNode_PresenceHistories(t *testing.T) {
 		}
 	}
 	t.Logf("%d histories from SEED=%d", histories, first)
+}
+
+// TestNode_WatchedAnew: somebody watches a room anew, and the question for all names is lost: what has changed since the names of
+// before is not enough.
+func TestNode_WatchedAnew(t *testing.T) {
+	t.Parallel()
+	c := newCrowd(1, 2)
+	watcher := c.open(0)
+	c.open(1)
+	watcher.watch(true)
+	c.settle()
+	watcher.watch(false)
+	watcher.watch(true)
+	c.network.Cut(0, 1, c.random)
+	c.nodes[0].askPresence(false)
+	c.network.Heal(0, 1)
+	c.quiet()
+	c.settle()
+	if why := c.check(); why != "" {
+		t.Error(why)
+	}
 }
