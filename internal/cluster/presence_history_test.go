@@ -261,3 +261,24 @@ func TestNode_WatchedAnew(t *testing.T) {
 		t.Error(why)
 	}
 }
+
+// TestNode_PresenceAfterSilence: a node that was silent for so long that it counts as gone is asked for all its users when it goes on.
+func TestNode_PresenceAfterSilence(t *testing.T) {
+	t.Parallel()
+	c := newCrowd(1, 2)
+	c.open(1)
+	s := c.open(0)
+	s.watch(true)
+	c.settle()
+	c.stopped[1] = 20
+	for range 10 {
+		c.beat()
+	}
+	if s.view[101] != nil {
+		t.Errorf("%v are known on a node that counts as gone", s.view[101])
+	}
+	c.settle()
+	if why := c.check(); why != "" {
+		t.Errorf("when it goes on: %s", why)
+	}
+}
