@@ -2,6 +2,8 @@ package gateway_test
 
 import (
 	"bufio"
+	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -9,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tidewire/tidewire/internal/budget"
+	"github.com/tidewire/tidewire/internal/engine"
 	"github.com/tidewire/tidewire/internal/gateway"
 	"github.com/tidewire/tidewire/internal/testkit"
 )
@@ -116,6 +119,27 @@ func TestFollowRoom_Stored(t *testing.T) {
 		}
 	}
 	testkit.Eventually(t, "the pages of history are not counted", func() bool { return account.Held(budget.CatchUp) == 0 })
+}
+
+// unreadable is a store of rooms that knows where they end, and cannot read them.
+type unreadable struct{ *memoryStore }
+
+func (unreadable) After(context.Context, string, int64, int64, int, int) ([]engine.RoomMessage, error) {
+	return nil, errors.New("disk full")
+}
+
+// TestFollowRoom_Unread: what cannot be read from the store ends the follower with an error: it does not go on after it.
+func TestFollowRoom_Unread(t *testing.T) {
+	t.Parallel()
+	store := unreadable{newMemoryStore(t)}
+	_, addr := serve(t, gateway.Config{Engine: engine.Engine{Rooms: store}, Chat: gateway.ChatConfig{StoredRooms: []string{"kept-*"}}})
+	store.put("kept-1", numbered(5, `{"type":"chat","text":"%d"}`)...)
+	f := followRoom(t, addr, "/v1/rooms/kept-1/follow?after=0")
+	for _, part := range []string{"event: error", `"code":"unavailable"`} {
+		if line, err := f.lines.ReadString('\n'); err != nil || !strings.Contains(line, part) {
+			t.Fatalf("got %s and %v, want %s", line, err, part)
+		}
+	}
 }
 
 // wantStored expects the chat at a position.

@@ -244,6 +244,16 @@ func TestAuth_EarlyFlood(t *testing.T) {
 	}
 }
 
+// TestAuth_EarlySize: the message with the token may be as large as the limit.
+func TestAuth_EarlySize(t *testing.T) {
+	t.Parallel()
+	c := serveClosed(t, nil)
+	message := fmt.Sprintf(`{"id":"x","type":"auth","token":%q`, tokenOf(t, "ann", time.Hour))
+	if got := connect(t, c.addr).code(message + strings.Repeat(" ", 16<<10-len(message)-1) + "}"); got != "ok" {
+		t.Error(got)
+	}
+}
+
 // TestAuth_Refresh: a new token takes the place of the former one. What it does not allow any more ends, and gives back what it has.
 func TestAuth_Refresh(t *testing.T) {
 	t.Parallel()
@@ -297,6 +307,13 @@ func TestAuth_Users(t *testing.T) {
 	carol.want(`{"type":"presence","room":"a","count":3,"members":["ann","bob","carol"]}`) // ann would have heard of carol by now
 	send(t, carol.socket, `{"type":"chat","room":"a","text":"hello"}`)
 	ann.want(`{"type":"chat","room":"a","text":"hello"}`)
+	carol.ask(`{"id":2,"type":"leave","room":"a"}`, `{"id":2,"type":"ok"}`)
+	carol.ask(`{"id":3,"type":"join","room":"a"}`, `{"id":3,"type":"ok"}`) // without presence now, which the next token does not allow
+	send(t, carol.socket, fmt.Sprintf(`{"type":"auth","id":4,"token":%q}`, tokenOf(t, "carol", time.Hour, "join room:*")))
+	if answer := carol.next(); !strings.HasPrefix(answer, `{"type":"ok","id":4,`) {
+		t.Errorf("got %s", answer)
+	}
+	carol.pong()
 }
 
 // TestAuth_OpenMode: without a policy, a client that sends tokens works too. A server without users says so, and does not act.

@@ -60,11 +60,15 @@ func TestReplay(t *testing.T) {
 	t.Parallel()
 	streams, queues := filledStreams(t, 1300, "copy", "parted", "jobs"), newFakeQueues(t, "mail", "orders")
 	streams.streams["parted/0"], streams.streams["parted"].opts.Partitions = streams.streams["orders"], 2
-	_, addr := serve(t, gateway.Config{Engine: engine.Engine{Streams: streams, Queues: queues}})
+	var log lines
+	_, addr := serve(t, gateway.Config{Engine: engine.Engine{Streams: streams, Queues: queues}, Audit: slog.New(slog.NewJSONHandler(&log, nil))})
 	c := client{t, addr}
 	dry := c.replay(`{"to_stream":"copy","after":100,"until":1250,"dry_run":true}`)
 	if dry.State != "done" || dry.Changed != 1150 || dry.Bytes == 0 || dry.First.Position != 101 || dry.Last.Position != 1250 || len(streams.streams["copy"].messages) != 0 {
 		t.Fatalf("a dry run: %+v", dry)
+	}
+	if text := log.String(); text != "" {
+		t.Errorf("a dry run is in the audit log: %s", text)
 	}
 	a := c.replay(`{"to_stream":"copy","after":100,"until":1250}`)
 	if a.State != "done" || a.Changed != 1150 || a.Bytes != dry.Bytes || a.After != 1250 || a.Repeated != 0 {
