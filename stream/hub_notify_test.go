@@ -2,8 +2,11 @@ package stream_test
 
 import (
 	"fmt"
+	"log/slog"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tidewire/tidewire/internal/pgtest"
 	"github.com/tidewire/tidewire/internal/testkit"
@@ -120,6 +123,18 @@ func TestWatch_Signals(t *testing.T) {
 		t.Error("signalled after stop")
 	default:
 	}
+}
+
+// TestHub_NotAnnounced: commits of which the other processes got no notification are in the log.
+func TestHub_NotAnnounced(t *testing.T) {
+	t.Parallel()
+	db, s := ensure(t)
+	pool := poolWith(t, db.URL, func(*pgxpool.Config) {})
+	var log testkit.Log
+	h, _ := runHub(t, pool, stream.HubConfig{Poll: never, NoListen: true, Announce: true, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	pool.Close()
+	h.Notify(s)
+	testkit.Eventually(t, "the log has it", func() bool { return log.Count("commits not announced") > 0 })
 }
 
 // TestFollower: the process's own messages are in memory, in order and once, and the stream
