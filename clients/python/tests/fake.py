@@ -9,6 +9,8 @@ from typing import Any
 from websockets.asyncio.server import Server, ServerConnection, serve
 from websockets.typing import Subprotocol
 
+from tidewire.client import Client
+
 LIMITS = {"message_bytes": 1 << 20}
 
 
@@ -106,6 +108,15 @@ class FakeServer:
     async def peer(self) -> Peer:
         """The next connection."""
         return await self.peers.get()
+
+    async def connected(self, client: Client) -> Peer:
+        """The connection of a client that has published once: the time of its next request is
+        not one of connecting."""
+        first = asyncio.create_task(client.stream("first").publish(0, timeout=30))
+        peer = await self.peer()
+        await peer.ok(await peer.take("publish"), position=1)
+        await first
+        return peer
 
     async def stop(self) -> None:
         assert self._server is not None

@@ -21,8 +21,8 @@ async def test_the_server_is_told(fake: FakeServer, kind: str, late: bool) -> No
             "join": tw.room("r").join(),
             "events": tw.events().subscribe(),
         }
+        peer = await fake.connected(tw)
         opening = asyncio.create_task(made[kind].open())
-        peer = await fake.peer()
         request = await peer.take("subscribe" if kind == "events" else kind)
         if not late:
             opening.cancel()

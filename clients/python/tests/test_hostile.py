@@ -91,8 +91,8 @@ async def test_a_token_that_never_comes_holds_no_later_connection(fake: FakeServ
 async def test_a_pause_is_a_day_at_most(fake: FakeServer, told: str) -> None:
     seen: list[tidewire.State] = []
     async with tidewire.connect(fake.url, on_state=seen.append, timeout=0.5) as tw:
+        peer = await fake.connected(tw)
         call = asyncio.ensure_future(tw.stream("s").publish(1))
-        peer = await fake.peer()
         await peer.take()
         await peer.close(1001, f"retry_after_ms={told}")
         await until(lambda: len(seen) >= 3)
@@ -195,8 +195,8 @@ async def test_a_listener_of_outcomes_that_fails_harms_no_other_job(fake: FakeSe
 
 async def test_a_refused_call_that_has_ended_holds_no_other(fake: FakeServer) -> None:
     async with tidewire.connect(fake.url, timeout=5) as tw:
+        peer = await fake.connected(tw)
         first = asyncio.ensure_future(tw.stream("s").publish(1, timeout=0.2))
-        peer = await fake.peer()
         await peer.error(await peer.take(), "busy", retryable=True, retry_after_ms=3600_000)
         await asyncio.sleep(0.05)
         second = asyncio.ensure_future(tw.stream("s").publish(2))

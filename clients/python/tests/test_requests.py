@@ -119,10 +119,7 @@ async def test_time_outs_before_sending(fake: FakeServer) -> None:
 
 async def test_time_outs_after_sending(fake: FakeServer) -> None:
     async with tidewire.connect(fake.url) as tw:
-        first = asyncio.ensure_future(tw.stream("s").publish(1))
-        peer = await fake.peer()
-        await peer.ok(await peer.take("publish"), position=1)
-        await first
+        await fake.connected(tw)
         with pytest.raises(tidewire.OutcomeUnknown):
             await tw.stream("s").publish(1, timeout=0.01)
         with pytest.raises(TimeoutError):
