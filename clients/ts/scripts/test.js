@@ -10,7 +10,7 @@ const client = files.filter((file) => readFileSync(`${root}${file}`, "utf8").inc
 
 /** Runs files, and returns how that ended. */
 function run(flags, which) {
-  const { status } = spawnSync(process.execPath, [...flags, "--test", ...which], { cwd: root, stdio: "inherit", timeout: 240_000 });
+  const { status } = spawnSync(process.execPath, [...flags, "--test", ...which], { cwd: root, stdio: "inherit", timeout: 900_000 });
   return status ?? 1;
 }
 
