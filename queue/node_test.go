@@ -29,7 +29,7 @@ func TestNode_SeveralInOrder(t *testing.T) {
 		var consuming sync.WaitGroup
 		for i := range last {
 			_, far := elsewhere(t, db.URL, q.Name())
-			n, _ := start(t, far, queue.NodeConfig{RotateRows: 20, StallAfter: time.Hour, IdleAfter: time.Hour, Lease: time.Minute})
+			n, _ := start(t, far, queue.NodeConfig{RotateRows: 20, StallAfter: time.Hour, IdleAfter: time.Hour, Lease: time.Minute, Drain: time.Minute})
 			c := n.Consume(queue.ConsumerOptions{Credits: 7})
 			consuming.Go(func() {
 				for {

@@ -2,6 +2,7 @@ package embedpg
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -9,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -158,7 +160,14 @@ func probe(ctx context.Context, cfg Config, as account, dir string) (binaries, e
 	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	out, err := output(as.command(ctx, cfg.childEnv(), b.path("postgres"), "--version"))
+	version := func() (string, error) {
+		return output(as.command(ctx, cfg.childEnv(), b.path("postgres"), "--version"))
+	}
+	out, err := version()
+	for errors.Is(err, syscall.ETXTBSY) && ctx.Err() == nil { // the file was just unpacked, and a child of this process that runs no program yet has it open: https://go.dev/issue/22315
+		time.Sleep(10 * time.Millisecond)
+		out, err = version()
+	}
 	if err != nil {
 		return binaries{}, fmt.Errorf("%s --version: %w", b.path("postgres"), err)
 	}

@@ -10,6 +10,9 @@ const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.mi
 /** A flow that only long runs have: those of all runs are one for each screen. */
 export const long = process.env.TIDEWIRE_TEST_LONG ? test : test.skip;
 
+/** Chromium ends its requests when a network interface comes or goes, and other tests make networks. */
+const networkChanged = "net::ERR_NETWORK_CHANGED";
+
 /** Starts the browser. */
 export const launch = () => chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: ["--no-sandbox"] });
 
@@ -23,7 +26,7 @@ export async function open(t, browser, base, { width = 1280, height = 900, schem
   page.on("request", (request) => new URL(request.url()).origin !== base && foreign.push(request.url()));
   page.on("websocket", (socket) => new URL(socket.url()).host !== new URL(base).host && foreign.push(socket.url()));
   page.on("pageerror", (error) => wrong.push(error.message));
-  page.on("console", (message) => message.type() === "error" && !allowed.some((text) => message.text().includes(text)) && wrong.push(message.text()));
+  page.on("console", (message) => message.type() === "error" && ![networkChanged, ...allowed].some((text) => message.text().includes(text)) && wrong.push(message.text()));
   t.after(async () => {
     const xss = await page.evaluate(() => globalThis.xss).catch(() => undefined);
     for (const each of context.pages()) await each.unrouteAll({ behavior: "ignoreErrors" }); // a handler may be in the middle of a request
@@ -32,6 +35,8 @@ export async function open(t, browser, base, { width = 1280, height = 900, schem
     assert.deepEqual(wrong, [], "errors in the page");
     assert.equal(xss, undefined, "a text of a message ran as a script");
   });
+  const goto = page.goto.bind(page);
+  page.goto = (...where) => goto(...where).catch((error) => (error.message.includes(networkChanged) ? goto(...where) : Promise.reject(error)));
   page.setDefaultTimeout(15_000);
   return page;
 }
