@@ -44,10 +44,10 @@ quick: $(TOOLS)/gotestsum
 	@packages=$$(GO='$(GO)' ./scripts/quick.sh) && if [ -z "$$packages" ]; then echo 'quick: no Go package differs from main'; \
 		else $(GO_TEST) -short -timeout 5m $$packages; fi
 
-## test-race: the packages with concurrency, under the race detector (PKG=./stream)
+## test-race: the packages with concurrency, under the race detector (PKG=./stream RUN=TestAppend)
 test-race: $(TOOLS)/gotestsum
 	$(if $(filter ./...,$(PKG)),@RACE=1 ./scripts/line.sh clients/go $(MAKE) clients-test LIBRARY=go)
-	@GORACE=atexit_sleep_ms=0 $(GO_TEST) -race -timeout 15m $(if $(filter ./...,$(PKG)),$(RACE),$(PKG))
+	@GORACE=atexit_sleep_ms=0 $(GO_TEST) -race -timeout 15m $(if $(RUN),-run '$(RUN)') $(if $(filter ./...,$(PKG)),$(RACE),$(PKG))
 
 # Files that are deleted and not committed are not there; those that are not added yet are.
 GO_FILES = git ls-files --cached --others --exclude-standard '*.go' | while read -r f; do [ ! -e "$$f" ] || echo "$$f"; done
@@ -55,11 +55,11 @@ GO_FILES = git ls-files --cached --others --exclude-standard '*.go' | while read
 ## check: formatting, vet, staticcheck, import rules, tidy modules, no sleeps in tests
 check: $(TOOLS)/staticcheck $(TOOLS)/depguard
 	@test -z "$$(gofmt -l $$($(GO_FILES)))" || { echo 'gofmt these:'; gofmt -l $$($(GO_FILES)); exit 1; }
+	$(GO) run ./internal/testkit/sleeps $$($(GO_FILES) | grep _test)
 	$(GO) mod tidy -diff
 	$(GO) vet ./...
 	$(TOOLS)/staticcheck ./...
 	$(TOOLS)/depguard ./...
-	$(GO) run ./internal/testkit/sleeps $$($(GO_FILES) | grep _test)
 
 ## docs: write docs/reference/messages.md and http.md from internal/wire/spec
 docs:
@@ -70,9 +70,9 @@ docs:
 GO_TEST = $(GO) run ./internal/pgtest/run $(TOOLS)/gotestsum --format pkgname-and-test-fails --format-icons text --format-hide-empty-pkg --hide-summary skipped,output \
 	--jsonfile .cache/test.json --post-run-command ./scripts/slowest.sh -- -vet=off -ldflags='-s -w' -p 3
 
-## unit: tests of the Go packages (PKG=./stream)
+## unit: tests of the Go packages (PKG=./stream RUN=TestAppend)
 unit: $(TOOLS)/gotestsum
-	@$(GO_TEST) -count=1 -timeout 10m $(SLOW_FIRST) $(PKG)
+	@$(GO_TEST) -count=1 -timeout 10m $(if $(RUN),-run '$(RUN)',$(SLOW_FIRST)) $(PKG)
 
 # Tests of what is not Go, or in a module of its own: one line each.
 line-clients line-console: line-%:

@@ -3,7 +3,9 @@
 # standard error, with the command that tests it.
 set -eu
 cd "$(dirname "$0")/.."
-for base in main origin/main; do
+bases='main origin/main'
+[ "$(git symbolic-ref -q --short HEAD)" != main ] || bases='origin/main main' # what is committed on main counts until it is pushed
+for base in $bases; do
 	git rev-parse -q --verify "$base" >/dev/null 2>&1 && break
 	base=
 done
@@ -31,5 +33,5 @@ echo "$files" |
 		}
 		END {
 			for (d in path) { p = path[d]; if (p in changed) { print p; continue } for (c in changed) if ((p, c) in uses) { print p; break } }
-			for (o in other) print "quick: " o " differs: " (o in by ? by[o] : "make test") " tests it" > "/dev/stderr"
+			for (o in other) print "quick: " o " has changes: test them with " (o in by ? by[o] : "make test") > "/dev/stderr"
 		}' .cache/packages -

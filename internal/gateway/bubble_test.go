@@ -28,6 +28,10 @@ func inBubble(t *testing.T, test func(t *testing.T)) {
 	synctest.Test(t, test)
 }
 
+// opener returns a function that opens a gate at which a server waits. The test defers it: a server that still waits when the test fails would end all tests
+// of the package, with a report of a deadlock in the bubble.
+func opener(gate chan struct{}) func() { return sync.OnceFunc(func() { close(gate) }) }
+
 // bubbled reports whether the caller is in a bubble, whose clock begins in the year 2000.
 func bubbled() bool { return time.Now().Year() < 2020 }
 

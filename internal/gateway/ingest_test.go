@@ -103,6 +103,8 @@ func TestIngest_AfterTheCommit(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		for _, query := range []string{"?ack=1", ""} {
 			store := &memory{hold: make(chan struct{})}
+			let := opener(store.hold)
+			defer let()
 			_, addr := serveIngest(t, store)
 			w := &wire{socket: dial(t, "ws://"+addr+"/ws/ingest"+query), t: t}
 			send(t, w.socket, "a", "b", "c")
@@ -110,7 +112,7 @@ func TestIngest_AfterTheCommit(t *testing.T) {
 				w.StartClose(websocket.StatusNormal, "")
 			}
 			w.silent(time.Second)
-			close(store.hold)
+			let()
 			if query != "" {
 				w.until("3") // the last count
 				w.StartClose(websocket.StatusNormal, "")

@@ -168,6 +168,8 @@ func TestAuth_LateBody(t *testing.T) {
 func TestTurns_Shared(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := serveRules(t, func(cfg *gateway.Config) { cfg.Limits = limits.New(limits.Config{UserQueries: 4}) }, "query events:*")
+		let := opener(s.held.let)
+		defer let()
 		for u := range 4 { // 8 = maxReading
 			w := s.as("/ws", tokenOf(t, fmt.Sprint("u", u), time.Hour))
 			send(t, w.socket, `{"type":"query","store":"e","id":1}`, `{"type":"query","store":"e","id":2}`)
@@ -177,7 +179,7 @@ func TestTurns_Shared(t *testing.T) {
 		send(t, ann.socket, `{"type":"query","store":"e","id":"x"}`)
 		time.Sleep(time.Second)
 		s.allow("read stream:*")
-		close(s.held.let)
+		let()
 		if a := ann.until(`"id":"x"`); !strings.Contains(a, "forbidden") || s.held.asked.Load() != 8 {
 			t.Errorf("after the right has ended, the answer is %s", a)
 		}
@@ -188,6 +190,7 @@ func TestTurns_Shared(t *testing.T) {
 func TestTurns_GivenUp(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := serveRules(t, nil, "query events:*", "append events:*")
+		defer opener(s.held.let)()
 		w := s.as("/ws", tokenOf(t, "ann", time.Hour))
 		send(t, w.socket, `{"type":"query","store":"e","id":1}`)
 		testkit.Eventually(t, "one has the turn", func() bool { return s.held.asked.Load() == 1 })
@@ -198,6 +201,5 @@ func TestTurns_GivenUp(t *testing.T) {
 		if a := second.next(); !strings.Contains(a, `"id":"x"`) || strings.Contains(a, "outcome_unknown") {
 			t.Errorf("it has not been given to the store: %s", a)
 		}
-		close(s.held.let)
 	})
 }

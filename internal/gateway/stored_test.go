@@ -173,6 +173,8 @@ func (s *slowCheck) Check(ctx context.Context, position int64) error {
 func TestStored_LossIsFoundTwice(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		store := &slowCheck{memoryStore: newMemoryStore(t), asked: make(chan struct{}), let: make(chan struct{})}
+		let := opener(store.let)
+		defer let()
 		_, addr := serve(t, storedConfig(store))
 		member := joinStored(t, addr, "", joined(0, 0))
 		member.say(1)
@@ -185,7 +187,7 @@ func TestStored_LossIsFoundTwice(t *testing.T) {
 		store.put("kept-1", `{"type":"chat","room":"kept-1","text":"3"}`)
 		store.see(true)
 		member.want(`{"type":"history_lost","room":"kept-1","last":1,"up_to":2}`, chatAt(3, 3))
-		close(store.let)
+		let()
 		joinStored(t, addr, `,"after":1`, chatAt(3, 3), joined(1, 3))
 	})
 }
@@ -198,13 +200,15 @@ func TestStored_LostWhileCatchingUp(t *testing.T) {
 		for n := range 3 {
 			member.say(n + 1)
 		}
-		let := make(chan struct{})
-		store.change(func() { store.let = let })
+		gate := make(chan struct{})
+		let := opener(gate)
+		defer let()
+		store.change(func() { store.let = gate })
 		joiner := joinStored(t, addr, `,"after":0`)
 		testkit.Eventually(t, "a page is read", func() bool { return store.reading() > 0 })
 		store.lose(2)
 		member.want(`{"type":"history_lost","room":"kept-1","last":1,"up_to":3}`)
-		close(let)
+		let()
 		joiner.want(chatAt(1, 1), chatAt(2, 2), chatAt(3, 3), lostAfter(1))
 	})
 }

@@ -14,7 +14,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -63,6 +62,7 @@ func run(ctx context.Context, p *listed, seed uint64, count int, only string, li
 	}
 	defer os.RemoveAll(work)
 	if !list {
+		fmt.Fprintf(os.Stderr, "mutants: testing %s without a fault, and %d packages that import it (-alone leaves them out)\n", p.ImportPath, len(p.importers))
 		start := time.Now()
 		if by := (mutant{pkg: p, timeout: cmp.Or(timeout, 10*time.Minute), flags: testFlags}).test(); by != "" && ctx.Err() == nil {
 			return fmt.Errorf("without a fault: %s: mend that test first", by)
@@ -90,10 +90,12 @@ func run(ctx context.Context, p *listed, seed uint64, count int, only string, li
 			fmt.Printf("%s\tlisted\t%s\n", f.id(), f)
 			continue
 		}
+		fmt.Fprintf(os.Stderr, "mutants: testing with fault %d\n", tried)
 		start := time.Now()
 		by := m.test()
 		if ctx.Err() != nil {
-			break // it has interrupted the tests
+			tried-- // the signal has interrupted its tests
+			break
 		}
 		if by != "" {
 			caught++
@@ -101,7 +103,7 @@ func run(ctx context.Context, p *listed, seed uint64, count int, only string, li
 		fmt.Printf("%s\t%s\t%s\t%.0fs\n", f.id(), cmp.Or(by, "NOT CAUGHT"), f, time.Since(start).Seconds())
 	}
 	if ctx.Err() != nil {
-		return errors.New("interrupted")
+		return fmt.Errorf("interrupted after %d faults, of which %d were caught", tried, caught)
 	}
 	if !list {
 		fmt.Printf("%s: %d of %d caught, seed %d\n", p.ImportPath, caught, tried, seed)
@@ -119,7 +121,7 @@ type listed struct {
 }
 
 func load(pkg string) (*listed, error) {
-	if pkg == "" || strings.Contains(pkg, "...") {
+	if !strings.HasPrefix(pkg, ".") || strings.Contains(pkg, "...") {
 		return nil, fmt.Errorf("name one package: -pkg ./stream, or make mutants PKG=./stream")
 	}
 	list := exec.Command("go", "list", "-json", pkg)

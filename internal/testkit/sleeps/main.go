@@ -37,7 +37,7 @@ func main() {
 	for _, file := range files {
 		sleeps := inFile(fset, file, bubbles)
 		for _, pos := range sleeps {
-			fmt.Printf("%s: a test sleeps: wait for a signal, with testkit.Eventually, or write why (pace: …)\n", pos)
+			fmt.Printf("%s: a test sleeps: wait for a signal, or with testkit.Eventually; if it is the pace of a load, end the line with // pace: and the reason\n", pos)
 		}
 		found += len(sleeps)
 	}
