@@ -39,6 +39,10 @@ func TestDoctor(t *testing.T) {
 			args = []string{"doctor", "--data-dir", server.DataDir()}
 		}
 		code, out, text := run(t, nil, args...)
+		worst := c.level
+		if c.code == cli.ExitOK && strings.Contains(out, "gets no fixes any more") { // the tests run on PostgreSQL 14 too
+			c.code, worst = cli.ExitWarnings, "warning"
+		}
 		if code != c.code || text != "" || !strings.Contains(out, c.text) || !strings.Contains(out, c.level+strings.Repeat(" ", 9-len(c.level))+c.check+" ") {
 			t.Errorf("%s: exit code %d, %q, %s", c.before, code, text, out)
 		}
@@ -50,7 +54,7 @@ func TestDoctor(t *testing.T) {
 				Commands           []string
 			}
 		}
-		if err := json.Unmarshal([]byte(out), &report); err != nil || code != c.code || report.Worst != c.level || report.Database != "tidewire" {
+		if err := json.Unmarshal([]byte(out), &report); err != nil || code != c.code || report.Worst != worst || report.Database != "tidewire" {
 			t.Fatalf("%s: exit code %d, %v, %q, %s", c.before, code, err, text, out)
 		}
 		found := false
