@@ -6,7 +6,9 @@ import (
 	"log/slog"
 	"net"
 	"slices"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"go.uber.org/goleak"
@@ -82,8 +84,8 @@ func listen(t *testing.T, to *natsrelay.Relay, topic string, from ...*natsrelay.
 	return got
 }
 
-// TestRelay_AllOthersInOrder: every other node that listens gets every message of each sender, in its order, and the sender
-// gets none of its own.
+// TestRelay_AllOthersInOrder: every other node that listens gets the messages of each sender in its order, each once, and the sender gets none of its own.
+// A relay may lose messages while a connection is broken, as it is after some seconds in which a busy machine did not run a node: that is a hole, and there are few.
 func TestRelay_AllOthersInOrder(t *testing.T) {
 	t.Parallel()
 	nodes := []*natsrelay.Relay{start(t, "c", "s", 0), start(t, "c", "s", 1), start(t, "c", "s", 2)}
@@ -93,27 +95,46 @@ func TestRelay_AllOthersInOrder(t *testing.T) {
 		others := slices.Delete(slices.Clone(nodes), i, i+1)
 		got = append(got, listen(t, n, "r.1", others...))
 	}
-	// A relay may lose what a busy node cannot take: so few messages are on their way.
-	const rounds, each = 10, 100
-	var next [3][3]int // the number of the next message that a node expects of another
-	for round := range rounds {
-		for i, n := range nodes {
-			go func() {
-				for k := range each {
-					n.Publish("r.1", fmt.Appendf(nil, "%d:%d", i, round*each+k))
-					n.Publish("r.2", nil) // nobody listens
+	enough := make(chan struct{})
+	var sending sync.WaitGroup
+	defer sending.Wait()
+	defer close(enough)
+	for i, n := range nodes {
+		sending.Go(func() {
+			for k := 0; ; k++ {
+				select {
+				case <-enough:
+					return
+				default:
 				}
-			}()
-		}
-		for i, messages := range got {
-			for range (len(nodes) - 1) * each {
-				var from, k int
-				text := <-messages
-				if _, err := fmt.Sscanf(text, "%d:%d", &from, &k); err != nil || from == i || k != next[i][from] {
-					t.Fatalf("node %d got %q, want message %d of %d", i, text, next[i][from], from)
+				n.Publish("r.1", fmt.Appendf(nil, "%d:%d", i, k))
+				n.Publish("r.2", nil) // nobody listens
+				if k%10 == 9 {
+					time.Sleep(time.Millisecond) // pace: more than a busy node takes would be lost
 				}
-				next[i][from]++
 			}
+		})
+	}
+	const each, mostHoles = 1000, 10
+	for i, messages := range got {
+		var next, received [3]int // of each sender
+		holes := 0
+		for others := len(nodes) - 1; others > 0; {
+			var from, k int
+			text := <-messages
+			if _, err := fmt.Sscanf(text, "%d:%d", &from, &k); err != nil || from == i || k < next[from] {
+				t.Fatalf("node %d got %q, want message %d of %d or a later one", i, text, next[from], from)
+			}
+			if k > next[from] {
+				holes++
+			}
+			next[from] = k + 1
+			if received[from]++; received[from] == each {
+				others--
+			}
+		}
+		if holes > mostHoles {
+			t.Errorf("node %d lost messages at %d places", i, holes)
 		}
 	}
 }
