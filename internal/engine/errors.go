@@ -63,6 +63,8 @@ var (
 	ErrDuplicateID = newError(CodeDuplicateID, "another append has stored an event with this id")
 	// ErrTooExpensive: checking the append condition took too long.
 	ErrTooExpensive = newError(CodeTooExpensive, "checking the condition took too long, and nothing was stored: give a higher after, or a tag that fewer events have")
+	// ErrQueryTooExpensive is ErrTooExpensive for a query.
+	ErrQueryTooExpensive error = &Error{CodeTooExpensive, "the query took too long: give a higher after, fewer items, or a tag that fewer events have"}
 	// ErrBusy: the store is at its limit of concurrent requests of this kind.
 	ErrBusy = newError(CodeBusy, "too many requests of this kind are at work; try again")
 	// ErrSequenceTooOld: it is no longer known whether the client's request was

@@ -27,7 +27,7 @@ type api struct {
 	consumers *pullConsumers
 	jobs      *jobs
 	followed  *followedRooms
-	searching chan struct{} // a place for each search that reads
+	searching *fairSlots // searches that read
 	// polls ends when the server stops: from then on no request waits for
 	// messages, and bodies must arrive within DrainTimeout.
 	polls    context.Context
@@ -36,7 +36,7 @@ type api struct {
 
 func newAPI(s *Server) *api {
 	accepts := acceptedBy()
-	a := &api{server: s, mux: http.NewServeMux(), consumers: newPullConsumers(s.cfg.Engine.Queues, s.cfg.Nodes, s.cfg.Budget), jobs: newJobs(), followed: newFollowedRooms(s.chats, s.cfg.Budget, s.cfg.Metrics), searching: make(chan struct{}, maxSearches)}
+	a := &api{server: s, mux: http.NewServeMux(), consumers: newPullConsumers(s.cfg.Engine.Queues, s.cfg.Nodes, s.cfg.Budget), jobs: newJobs(), followed: newFollowedRooms(s.chats, s.cfg.Budget, s.cfg.Metrics), searching: newFairSlots(maxSearches)}
 	a.polls, a.endPolls = context.WithCancel(context.Background())
 	for pattern, route := range routes() {
 		of := accepts[pattern]
@@ -123,7 +123,7 @@ func (a *api) call(w http.ResponseWriter, r *http.Request, to route, accepts acc
 	c.memory = a.server.cfg.Budget.Open(c.evict)
 	defer c.end()
 	caller, _ := callerOf(r)
-	c.memory.Join(a.server.memoryGroup(a.server.limits.ClientAddress(r), caller))
+	c.memory.Join(userOrAddress(a.server.limits.ClientAddress(r), caller))
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
 		c.refuseFor(&problem{code: codeParameter, text: "the query of the URL is malformed: want NAME=VALUE&…, percent-encoded"})

@@ -17,8 +17,8 @@ const (
 	// A request reads at most searchMessages, and no further page after searchBytes: the client goes on with the next request.
 	searchMessages = 10_000
 	searchBytes    = 8 << 20
-	// maxSearches is how many requests of a server read at a time. Others wait.
-	maxSearches = 2
+	// maxSearches is how many requests of a server read at a time, of one user at most 2. Others wait.
+	maxSearches = 3
 )
 
 // found is what a request has found, and how far it has read.
@@ -58,7 +58,7 @@ func (c *call) searchStream() {
 	err := c.memory.Reserve(c.ctx, budget.Page, pageReserve)
 	var f found
 	if err == nil {
-		f, err = query(c.ctx, shared{c, c.api.searching}, func() (found, error) { return c.find(s, key, after, until, int(limit)) })
+		f, err = query(c.ctx, shared{c, userOrAddress(c.api.server.limits.ClientAddress(c.r), c.caller), c.api.searching}, func() (found, error) { return c.find(s, key, after, until, int(limit)) })
 	}
 	if err != nil {
 		c.fail(err, codeUnavailable)

@@ -411,7 +411,7 @@ func (s *Server) accept(w http.ResponseWriter, r *http.Request, cfg websocket.Co
 		c.endpoint, c.client = unique.Make(r.URL.Path), unique.Make(clientName(r))
 	})
 	memory.holder = c.memory
-	c.memory.Join(s.memoryGroup(c.address, caller))
+	c.memory.Join(userOrAddress(c.address, caller))
 	if caller != nil || s.cfg.Auth.Policy == nil {
 		c.meterFor(caller)
 	}

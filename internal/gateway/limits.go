@@ -132,8 +132,8 @@ func (c *connection) identified(caller *auth.Caller) *problem {
 	return nil
 }
 
-// memoryGroup names the group of a client in the memory budget: its user once that is known, and otherwise its address.
-func (s *Server) memoryGroup(address netip.Addr, caller *auth.Caller) string {
+// userOrAddress names those who share memory and slots: the user once that is known, and otherwise the address.
+func userOrAddress(address netip.Addr, caller *auth.Caller) string {
 	if caller != nil && caller.User != "" {
 		return "user " + caller.User
 	}

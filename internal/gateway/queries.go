@@ -20,7 +20,8 @@ func (e notAsked) Unwrap() error { return e.error }
 // shared is asking for what all users share, too: after the turn of its user it waits for a slot. Its rights are looked at after both.
 type shared struct {
 	by    limited
-	slots chan struct{}
+	user  string // or its address
+	slots *fairSlots
 }
 
 // limited is asking that can be told apart from the look at its rights.
@@ -35,14 +36,13 @@ func (s shared) Query(ctx context.Context) (end func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	select {
-	case s.slots <- struct{}{}:
-	case <-ctx.Done():
+	release, err := s.slots.acquire(ctx, s.user)
+	if err != nil {
 		endTurn()
-		return nil, ctx.Err()
+		return nil, err
 	}
 	end = func() {
-		<-s.slots
+		release()
 		endTurn()
 	}
 	if err := s.by.allowed(ctx); err != nil {

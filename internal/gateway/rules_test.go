@@ -170,17 +170,17 @@ func TestTurns_Shared(t *testing.T) {
 		s := serveRules(t, func(cfg *gateway.Config) { cfg.Limits = limits.New(limits.Config{UserQueries: 4}) }, "query events:*")
 		let := opener(s.held.let)
 		defer let()
-		for u := range 4 { // 8 = maxReading
+		for u := range 16 { // who take all slots
 			w := s.as("/ws", tokenOf(t, fmt.Sprint("u", u), time.Hour))
-			send(t, w.socket, `{"type":"query","store":"e","id":1}`, `{"type":"query","store":"e","id":2}`)
+			send(t, w.socket, `{"type":"query","store":"e","id":1}`)
 		}
-		testkit.Eventually(t, "eight read", func() bool { return s.held.asked.Load() == 8 })
+		testkit.Eventually(t, "sixteen read", func() bool { return s.held.asked.Load() == 16 })
 		ann := s.as("/ws", tokenOf(t, "ann", time.Hour))
 		send(t, ann.socket, `{"type":"query","store":"e","id":"x"}`)
 		time.Sleep(time.Second)
 		s.allow("read stream:*")
 		let()
-		if a := ann.until(`"id":"x"`); !strings.Contains(a, "forbidden") || s.held.asked.Load() != 8 {
+		if a := ann.until(`"id":"x"`); !strings.Contains(a, "forbidden") || s.held.asked.Load() != 16 {
 			t.Errorf("after the right has ended, the answer is %s", a)
 		}
 	})

@@ -53,18 +53,20 @@ type session struct {
 	granted granted           // the last request that was granted; used by the reading goroutine
 	one     [1]engine.Message // memory for the message of a request that has one; used by the reading goroutine
 	slow    atomic.Bool       // the peer reads nothing: reading is to end
-	gone    atomic.Bool       // the peer takes no answers: read-only requests need not begin
+	gone    atomic.Bool       // the peer takes no answers: queries need not begin
 
 	// pending counts requests that a store answers, and running those with a
 	// goroutine, at most as many as slots. The session waits for both before it
 	// closes. work is the context of running. It ends with the server's work, or
 	// when the connection is evicted, so that requests waiting for a store release
-	// their memory.
+	// their memory. reads is the context of queries, which ends also when the peer has gone.
 	pending  pending
 	running  sync.WaitGroup
 	slots    chan struct{}
 	work     context.Context
 	stopWork context.CancelFunc
+	reads    context.Context
+	endReads context.CancelFunc
 
 	projecting chan struct{} // a semaphore of maxProjecting
 	querying   chan struct{} // a semaphore of maxQuerying, held until the answer is sent
@@ -99,6 +101,8 @@ func (s *Server) session(w http.ResponseWriter, r *http.Request) {
 		sess.ctx, sess.cancel = context.WithCancel(s.work)
 		sess.work, sess.stopWork = context.WithCancel(s.work)
 		defer sess.stopWork()
+		sess.reads, sess.endReads = context.WithCancel(sess.work)
+		defer sess.endReads()
 		c.whenEvicted(sess.stopWork)
 		sess.hello()
 		c.owner.users.add(c)
@@ -110,7 +114,10 @@ func (s *session) run() {
 	// No answer may follow a Close frame, so it is sent after them.
 	s.conn.whenStopped(func() { s.conn.SetReadDeadline(time.Now()) })
 	err := s.conn.try(s.read)
-	s.gone.Store(!s.owed(err))
+	if !s.owed(err) {
+		s.gone.Store(true)
+		s.endReads()
+	}
 	s.conn.SetUnread(true) // nobody reads any more, so no answer may wait for a pong
 	s.chat.end()
 	s.conn.await(&s.pending, s.server.work)

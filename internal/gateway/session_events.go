@@ -68,7 +68,8 @@ func (s *session) queryEvents(r *request) {
 		s.fail(r.asked(), err, engine.CodeInvalid)
 		return
 	}
-	s.inBackground(func(ctx context.Context) {
+	s.inBackground(func(context.Context) {
+		ctx := s.reads
 		select {
 		case s.querying <- struct{}{}:
 			defer func() { <-s.querying }()
@@ -87,15 +88,19 @@ func (s *session) queryEvents(r *request) {
 	})
 }
 
+// queriesAtOnce is how many queries are read and encoded at a time in the whole server, of one user at most half of them. The events of each, up to 1 MiB, are
+// counted in the memory budget only afterwards.
+const queriesAtOnce = 16
+
 // answerQuery reads the events of a query and encodes them, and returns the bytes
-// held of the memory budget. Only maxReading run at a time in the whole server,
+// held of the memory budget. Only queriesAtOnce run at a time in the whole server,
 // because the events are counted only after they are read.
 func (s *session) answerQuery(ctx context.Context, r *request, span engine.EventRange) (frame []byte, held int64, err error) {
 	if err := s.conn.memory.Reserve(ctx, budget.Page, pageReserve); err != nil {
 		return nil, 0, err
 	}
 	held = pageReserve
-	end, err := shared{sessionQuery{s, r}, s.server.querying}.Query(ctx)
+	end, err := shared{sessionQuery{s, r}, userOrAddress(s.conn.address, s.conn.identity.caller.Load()), s.server.querying}.Query(ctx)
 	if err != nil {
 		return nil, held, err
 	}
@@ -164,7 +169,8 @@ func (s *session) project(r *request) {
 		s.fail(r.asked(), err, engine.CodeInvalid)
 		return
 	}
-	s.inBackground(func(ctx context.Context) {
+	s.inBackground(func(context.Context) {
+		ctx := s.reads
 		select {
 		case s.projecting <- struct{}{}: // one connection must not use the whole capacity of the store
 			defer func() { <-s.projecting }()

@@ -43,7 +43,7 @@ type sessions struct {
 	work          context.Context
 	flusher       *flusher
 	log           *rareLog
-	querying      chan struct{} // a semaphore: queries that read and encode their answer at a time
+	querying      *fairSlots // queries that read and encode their answer
 	decoders      decoders
 	shared        sharedSet
 	consuming     consuming
@@ -58,7 +58,7 @@ func newSessions(cfg Config, chats *chatServer, work context.Context) *sessions 
 	s := &sessions{
 		cfg: cfg.Sessions.withDefaults(), version: cfg.Version, maxMessage: cfg.MaxMessage, mostUnsettled: mostUnsettled(cfg.Budget), streams: cfg.Engine.Streams, queues: cfg.Engine.Queues, events: cfg.Engine.Events,
 		chats: chats, work: work, flusher: newFlusher(), log: &rareLog{log: cfg.Log},
-		querying: make(chan struct{}, maxReading), decoders: newDecoders(cfg.MaxJSONDepth),
+		querying: newFairSlots(queriesAtOnce), decoders: newDecoders(cfg.MaxJSONDepth),
 	}
 	for _, m := range []struct {
 		name, help string

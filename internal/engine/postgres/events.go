@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -24,8 +26,9 @@ type events struct {
 
 	open *registry[*eventstore.Store]
 
-	history int64        // base of the last history seen; used only by watchHistory
-	lost    atomic.Int64 // number of positions of events that failovers have lost
+	queryTimeout time.Duration // of one query
+	history      int64         // base of the last history seen; used only by watchHistory
+	lost         atomic.Int64  // number of positions of events that failovers have lost
 }
 
 func newEvents(ctx context.Context, pool *pgxpool.Pool, reader *standby.Reader, log *slog.Logger) (*events, error) {
@@ -33,7 +36,7 @@ func newEvents(ctx context.Context, pool *pgxpool.Pool, reader *standby.Reader, 
 	if err != nil {
 		return nil, err
 	}
-	s := &events{client: client, pool: pool, log: log}
+	s := &events{client: client, pool: pool, log: log, queryTimeout: queryTimeout}
 	s.open = newRegistry(registryConfig[*eventstore.Store]{Open: s.get, Discard: closeNow, ErrClosed: eventstore.ErrClosed, Log: log})
 	return s, nil
 }
@@ -147,8 +150,13 @@ func appendTo(ctx context.Context, store *eventstore.Store, as *engine.RequestID
 	return store.AppendIfAs(ctx, request, events, want)
 }
 
+// queryTimeout bounds one query, which package eventstore reads in pieces: other queries wait for it. It is less than the timeout of a piece.
+const queryTimeout = 20 * time.Second
+
 // Query implements engine.Events. It holds about readBytes bytes.
-func (s *events) Query(ctx context.Context, name string, q engine.EventQuery, r engine.EventRange) (events []engine.Event, err error) {
+func (s *events) Query(within context.Context, name string, q engine.EventQuery, r engine.EventRange) (events []engine.Event, err error) {
+	ctx, cancel := context.WithTimeout(within, s.queryTimeout)
+	defer cancel()
 	err = s.with(ctx, name, func(store *eventstore.Store) error {
 		held := 0
 		events = nil
@@ -165,7 +173,17 @@ func (s *events) Query(ctx context.Context, name string, q engine.EventQuery, r 
 		}
 		return nil
 	})
+	if err != nil && ctx.Err() != nil && within.Err() == nil && s.answers(within) {
+		err = fmt.Errorf("%w: %w", engine.ErrQueryTooExpensive, err)
+	}
 	return events, err
+}
+
+// answers reports whether PostgreSQL answers soon.
+func (s *events) answers(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	return s.pool.Ping(ctx) == nil
 }
 
 // Count implements engine.Events.

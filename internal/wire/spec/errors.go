@@ -101,7 +101,7 @@ func storeErrors() []Error {
 		{"fenced", 409, No, false, "this connection does not own the partition, or no longer: discard its messages, which its owner gets"},
 		{"conflict", 409, No, false, "an event that the condition excludes is stored: read it, decide again"},
 		{"duplicate_id", 409, No, false, "another append has stored an event with this `id`, and other events, data or tags"},
-		{"too_expensive", 422, No, false, "PostgreSQL could not check the condition within 2 s: give a higher `after`, or a tag that fewer events have"},
+		{"too_expensive", 422, No, false, "PostgreSQL could not check the condition within 2 s, or answer the query within 20 s: give a higher `after`, fewer items, or a tag that fewer events have"},
 		{"busy", 429, No, again, "too many projections at a time: try again"},
 		{"stream_gone", 400, Moot, false, "the stream was dropped: the subscription has ended"},
 		{"queue_gone", 400, Moot, false, "the queue was dropped: the consumer has ended"},

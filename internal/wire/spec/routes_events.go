@@ -13,6 +13,7 @@ func eventQuery() Fields {
 
 func eventRoutes() []Route {
 	readCodes := []string{"not_found", "history_lost", "invalid", "busy"}
+	queryCodes := append([]string{"too_expensive"}, readCodes...)
 	inBody := optional("store", textUpTo(0, nameBytes, "the event store, if the body does not name it"))
 	return []Route{
 		{Method: "POST", Path: "/v1/events", Name: "append", Summary: "Stores events, as append does on /ws. The answer comes after the commit.", Right: "append events:STORE, and with a condition query events:STORE",
@@ -23,9 +24,9 @@ func eventRoutes() []Route {
 			Query: append(eventQuery(), afterPosition("only events after this position").withDefault(0),
 				optional("before", atLeast(0, "only events before this position; 0 is no limit").byDefault(0)), pageSize(maxList, 100),
 				optional("backwards", oneOfTexts("true: the newest first", "true", "false", "").byDefault("false"))),
-			Answer: objectOf(false, pageOfEvents()...), Codes: readCodes},
+			Answer: objectOf(false, pageOfEvents()...), Codes: queryCodes},
 		{Method: "POST", Path: "/v1/events/query", Name: "query", Summary: "Reads a page of events, as query does on /ws.", Right: "query events:STORE",
-			Query: Fields{inBody}, Body: bodyOf("query", 0), Answer: objectOf(false, pageOfEvents()...), Codes: readCodes},
+			Query: Fields{inBody}, Body: bodyOf("query", 0), Answer: objectOf(false, pageOfEvents()...), Codes: queryCodes},
 		{Method: "POST", Path: "/v1/events/project", Name: "project", Summary: "Counts events, as project does on /ws.", Right: "query events:STORE",
 			Query: Fields{inBody}, Body: bodyOf("project", 0), Answer: objectOf(false, projection()...), Codes: readCodes},
 		{Method: "GET", Path: "/v1/events/types", Name: "listTypes", Summary: "Lists the types of the events, sorted by their bytes. It costs one look into an index for each type.", Right: "query events:STORE, of all its events",
