@@ -15,7 +15,7 @@ import (
 // doomed starts a process that will die, with a Consumer.
 func doomed(t *testing.T, url, name string, opts queue.ConsumerOptions) (m *process, c *queue.Consumer) {
 	t.Helper()
-	m = joinNode(t, url, name, queue.NodeConfig{Lease: 500 * time.Millisecond, StallAfter: time.Hour, LaterEvery: time.Millisecond, Drain: time.Millisecond})
+	m = joinNode(t, url, name, queue.NodeConfig{Lease: 3 * time.Second, StallAfter: time.Hour, LaterEvery: time.Millisecond, Drain: time.Millisecond})
 	t.Cleanup(m.kill)
 	return m, m.node.Consume(opts)
 }

@@ -90,9 +90,13 @@ func readBy(t *testing.T, mode string, readers int, vice faulty.Vice) *bench.Res
 	if readers > 0 {
 		load.Readers, load.ReadBatch, load.Groups = readers, 50, 1
 	}
+	duration := 500 * time.Millisecond
+	if vice == faulty.Slow {
+		duration = 2 * time.Second // of a busy machine, which has to deliver something in it
+	}
 	result := bench.NewResult(mode, nil)
 	err := Queue(t.Context(), QueueConfig{
-		QueueLoad: load, Strategies: []string{vice.String()}, Repeat: 1, WarmUp: 100 * time.Millisecond, Duration: 500 * time.Millisecond,
+		QueueLoad: load, Strategies: []string{vice.String()}, Repeat: 1, WarmUp: 100 * time.Millisecond, Duration: duration,
 		Report: time.Second, Pool: db.Pool, Database: db.URL, Part: testWorker, Progress: t.Logf,
 	}, result)
 	if err != nil {
