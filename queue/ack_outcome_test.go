@@ -24,7 +24,7 @@ func TestHeard_InDoubt(t *testing.T) {
 
 func inDoubt(t *testing.T, wrote, rotated, last bool) {
 	q := testQueue(t)
-	n, other := newShardNode(NewNode(q, NodeConfig{Lease: 300 * time.Millisecond}), q.members[0]), newShardNode(NewNode(q, NodeConfig{RotateRows: 1}), q.members[0])
+	n, other := newShardNode(NewNode(q, NodeConfig{Lease: 2 * time.Second}), q.members[0]), newShardNode(NewNode(q, NodeConfig{RotateRows: 1}), q.members[0])
 	mustWrite(t, q, &n.state, request{}, written)
 	begin := request{own: 1, lease: n.cfg.Lease, entries: []entry{{kind: kindLease, token: 1}}, claim: 10}
 	if last {

@@ -94,7 +94,7 @@ func TestNode_SameHubOtherQueue(t *testing.T) {
 	q := ensureShared(t, db, queue.Options{})
 	h := runHub(t, db.Pool, stream.HubConfig{Poll: time.Hour})
 	cfg := onHint(h)
-	cfg.IdleAfter = 100 * time.Millisecond
+	cfg.IdleAfter, cfg.Lease = 100*time.Millisecond, time.Minute
 	n, _ := start(t, q, cfg)
 	c := n.Consume(queue.ConsumerOptions{Credits: 10})
 	again, err := queue.Lookup(t.Context(), db.Pool, q.Name())

@@ -143,7 +143,9 @@ func TestAPI_LeasedTooLateGoesBack(t *testing.T) {
 	queues := newFakeQueues(t, "jobs")
 	_, addr := serve(t, gateway.Config{Engine: engine.Engine{Queues: lateQueues{queues}}})
 	client{t, addr}.want("POST", "/v1/queues/jobs/messages", `{"payload":"1"}`, 200, `{"position":1,"count":1}`)
-	unread(t, addr, "POST /v1/queues/jobs/receive?wait_ms=20000", "").Close()
+	conn := unread(t, addr, "POST /v1/queues/jobs/receive?wait_ms=20000", "")
+	testkit.Eventually(t, "the request waits", func() bool { return lookAt(queues, func(*fakeQueue) int { return queues.open }) == 1 })
+	conn.Close()
 	testkit.Eventually(t, "it is given back", func() bool {
 		return lookAt(queues, func(q *fakeQueue) bool { return len(q.nacks) == 1 && len(q.ready) == 1 })
 	})
