@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tidewire/tidewire/eventstore"
@@ -173,7 +174,8 @@ func (s *events) Query(within context.Context, name string, q engine.EventQuery,
 		}
 		return nil
 	})
-	if err != nil && ctx.Err() != nil && within.Err() == nil && s.answers(within) {
+	// A query that has only waited for a place or a connection is not expensive: then it is no error of pgconn.
+	if pgconn.Timeout(err) && ctx.Err() != nil && within.Err() == nil && s.answers(within) {
 		err = fmt.Errorf("%w: %w", engine.ErrQueryTooExpensive, err)
 	}
 	return events, err
