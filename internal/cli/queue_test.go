@@ -93,7 +93,7 @@ func TestQueueEnqueue_Receive(t *testing.T) {
 	if out := s.run("queue", "receive", "jobs", "--raw", "--max", "3"); out != "two\nthree\n\n" {
 		t.Errorf("three of them: %q", out)
 	}
-	if out := s.run("queue", "receive", "jobs", "--raw", "--max", "0", "--wait", "2s"); out != "last\n" {
+	if out := s.run("queue", "receive", "jobs", "--raw", "--max", "0", "--wait", "20s"); out != "last\n" {
 		t.Errorf("the rest: %q", out)
 	}
 	if out := s.run("queue", "receive", "jobs", "--wait", "100ms"); out != "" {

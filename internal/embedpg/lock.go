@@ -108,18 +108,24 @@ func (l layout) owned() (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	defer f.Close()
 	err = tryLock(f, syscall.LOCK_SH)
 	if errors.Is(err, errLocked) {
-		return true, nil
+		return true, f.Close()
 	}
-	return false, err
+	return false, errors.Join(err, unlock(f))
 }
 
 // release ends the ownership. It removes the pid first, so that the file never names a
 // process that is not the owner.
 func release(lock *os.File) error {
-	return errors.Join(lock.Truncate(0), lock.Close())
+	return errors.Join(lock.Truncate(0), unlock(lock))
+}
+
+// unlock releases the lock of a file and closes it. To close it is not enough: a child
+// process that another goroutine starts at this moment has a copy of the descriptor
+// until it executes its program.
+func unlock(f *os.File) error {
+	return errors.Join(syscall.Flock(int(f.Fd()), syscall.LOCK_UN), f.Close())
 }
 
 // readAll reads at most 64 KiB of a file, and follows no symbolic link: root may read it
