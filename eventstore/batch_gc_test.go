@@ -14,7 +14,7 @@ func TestSweep_GivesUpManyRequests(t *testing.T) {
 	Slow(t)
 	t.Parallel()
 	db, _ := prepared(t)
-	s := reopen(t, db, Config{Timeout: 500 * time.Millisecond})
+	s := reopen(t, db, Config{Timeout: 2 * time.Second})
 	appendAndSweep(t, s)
 	MustExec(t, db.Pool, `UPDATE tidewire.request_window SET since = since - interval '1 day'`)
 	slow := Begin(t, db.Pool)

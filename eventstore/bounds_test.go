@@ -17,7 +17,7 @@ func TestAppend_TakesTooLong(t *testing.T) {
 	slow(t)
 	t.Parallel()
 	db := setup(t)
-	s := open(t, db.Pool, eventstore.Config{Timeout: 500 * time.Millisecond})
+	s := open(t, db.Pool, eventstore.Config{Timeout: 3 * time.Second})
 	mustExec(t, db.Pool, `CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(600); RETURN NEW; END $$`)
 	mustExec(t, db.Pool, `CREATE TRIGGER slow BEFORE INSERT ON tidewire.events_1 FOR EACH ROW WHEN (NEW.type = 'Slow') EXECUTE FUNCTION slow()`)
 	holder := holdLock(t, db.URL, "a stranger", s)

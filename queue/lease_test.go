@@ -66,7 +66,7 @@ func TestNode_LostLease(t *testing.T) {
 	db := inShared(t)
 	q := ensureShared(t, db, queue.Options{})
 	pool, far := elsewhere(t, db.URL, q.Name())
-	cfg := queue.NodeConfig{Lease: time.Second}
+	cfg := queue.NodeConfig{Lease: 3 * time.Second}
 	n, _ := start(t, far, cfg)
 	c := n.Consume(queue.ConsumerOptions{})
 	n2, _ := start(t, q, cfg)

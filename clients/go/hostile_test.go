@@ -27,7 +27,7 @@ func TestCloseFailsWhatPausesAfterARefusal(t *testing.T) {
 		if !errors.As(r.err, &e) || e.Code != "closed" {
 			t.Errorf("got %v, want closed", r.err)
 		}
-	case <-time.After(5 * time.Second):
+	case <-time.After(patience):
 		t.Error("the call waits on after the end of the client")
 	}
 }

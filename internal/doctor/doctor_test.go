@@ -68,7 +68,7 @@ func TestNames_Documented(t *testing.T) {
 func TestCheck_Fails(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Open(t)
-	d := on(t, db.URL, Config{Timeout: 500 * time.Millisecond})
+	d := on(t, db.URL, Config{Timeout: 3 * time.Second})
 	if err := d.within(t.Context(), d.lookAround); err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +77,7 @@ func TestCheck_Fails(t *testing.T) {
 	}
 	for sql, text := range map[string]string{
 		`CREATE TABLE t (n int)`:      "read-only transaction",
-		`SELECT pg_sleep(60)`:         "longer than 500ms",
+		`SELECT pg_sleep(60)`:         "longer than 3s",
 		`SELECT 1 / 0`:                "division by zero",
 		`SET LOCAL ROLE pg_monitor; `: "",
 	} {
