@@ -18,7 +18,7 @@ import (
 
 // strangeDefaults are what a database may have, or its administrator.
 var strangeDefaults = map[string]string{
-	"statement_timeout": "500ms", "idle_in_transaction_session_timeout": "400ms", "lock_timeout": "300ms",
+	"statement_timeout": "2s", "idle_in_transaction_session_timeout": "1700ms", "lock_timeout": "1500ms",
 	"search_path": "public, pg_catalog", "standard_conforming_strings": "off", "default_transaction_isolation": "serializable",
 }
 
@@ -45,7 +45,7 @@ func TestStore_StrangeDefaults(t *testing.T) {
 	waitForLock(t, db.Pool)
 	testkit.Eventually(t, "the transaction lasts three times as long as a statement may", func() bool {
 		var long bool
-		err := holder.QueryRow(t.Context(), `SELECT clock_timestamp() - transaction_timestamp() > '1500 ms'`).Scan(&long)
+		err := holder.QueryRow(t.Context(), `SELECT clock_timestamp() - transaction_timestamp() > '6 s'`).Scan(&long)
 		return err != nil || long
 	})
 	if _, err := holder.Exec(t.Context(), `COMMIT`); err != nil {

@@ -51,7 +51,7 @@ func TestAlter_FewerAttempts(t *testing.T) {
 	for range 2 {
 		mustNack(t, receive(t, c, 1)[0], queue.NackOptions{Delay: time.Millisecond, Reason: "bad"})
 	}
-	mustNack(t, receive(t, c, 1)[0], queue.NackOptions{Delay: 500 * time.Millisecond, Reason: "bad"})
+	mustNack(t, receive(t, c, 1)[0], queue.NackOptions{Delay: 2 * time.Second, Reason: "bad"})
 	if _, err := q.Alter(t.Context(), queue.Changes{MaxAttempts: 3}); err != nil {
 		t.Fatal(err)
 	}

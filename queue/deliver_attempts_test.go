@@ -114,7 +114,7 @@ func TestAttempts_AreRecorded(t *testing.T) {
 	c.Close()
 
 	mustEnqueue(t, n, keyed("", "timed out"))
-	m, c := doomed(t, db.URL, q.Name(), queue.ConsumerOptions{Visibility: 200 * time.Millisecond})
+	m, c := doomed(t, db.URL, q.Name(), queue.ConsumerOptions{Visibility: 2 * time.Second})
 	for want := range 3 {
 		if d := receive(t, c, 1)[0]; d.Attempt != want+1 {
 			t.Fatalf("attempt %d, want %d", d.Attempt, want+1)

@@ -65,13 +65,13 @@ func TestNack_DeadAtOnce(t *testing.T) {
 	t.Parallel()
 	q := setupShared(t, queue.Options{MaxAttempts: 2})
 	n, _ := start(t, q, queue.NodeConfig{})
-	c := n.Consume(queue.ConsumerOptions{Visibility: 50 * time.Millisecond})
+	c := n.Consume(queue.ConsumerOptions{Visibility: 2 * time.Second})
 	enqueue(t, n, "refused", "ignored")
 	mustNack(t, receive(t, c, 2)[0], queue.NackOptions{Dead: true})
 	if ds := receive(t, c, 1); ds[0].Attempt != 2 {
 		t.Errorf("attempt %d, want 2", ds[0].Attempt)
 	}
-	wantNothing(t, c, 300*time.Millisecond)
+	testkit.Eventually(t, "both are dead", func() bool { return statsOf(t, q).Dead == 2 })
 	letters, err := q.DeadLetters(t.Context(), 0, 10)
 	if err != nil || len(letters) != 2 || letters[1].Attempts != 2 || letters[1].Reason != "not acknowledged in time" {
 		t.Errorf("dead letters %+v, %v", letters, err)

@@ -38,7 +38,7 @@ CREATE TRIGGER never BEFORE UPDATE ON tidewire.queue_side FOR EACH ROW WHEN (NEW
 	var log testkit.Log
 	n, _ := start(t, q, queue.NodeConfig{PollJournal: time.Minute, Lease: time.Hour, Log: slog.New(slog.NewTextHandler(&log, nil))})
 	c := n.Consume(queue.ConsumerOptions{Credits: 10})
-	delayed(t, db, n, 5, time.Second)
+	delayed(t, db, n, 5, 5*time.Second)
 	testkit.Eventually(t, "the back-off is on", func() bool { wantNothing(t, c, 10*time.Millisecond); return log.Count("slowing down") == 1 })
 	before, began := writes.Load(), time.Now()
 	for time.Since(began) < time.Second {
@@ -66,7 +66,7 @@ func TestNode_TakesWhatIsDue(t *testing.T) {
 	writes := queue.CountWrites(q)
 	n, _ := start(t, q, queue.NodeConfig{Lease: time.Hour})
 	c := n.Consume(queue.ConsumerOptions{Credits: 200})
-	delayed(t, db, n, 200, time.Second)
+	delayed(t, db, n, 200, 5*time.Second)
 	c.Close()
 	c = n.Consume(queue.ConsumerOptions{Credits: 10})
 	before := writes.Load()

@@ -116,7 +116,7 @@ func TestDelivery_TimeRunsOut(t *testing.T) {
 	t.Parallel()
 	q := setupShared(t, queue.Options{})
 	n, _ := start(t, q, queue.NodeConfig{})
-	slow := n.Consume(queue.ConsumerOptions{Credits: 2, Visibility: 200 * time.Millisecond})
+	slow := n.Consume(queue.ConsumerOptions{Credits: 2, Visibility: 2 * time.Second})
 	enqueue(t, n, "a", "b")
 	ds := receive(t, slow, 2)
 	if err := ds[1].Extend(time.Hour); err != nil {

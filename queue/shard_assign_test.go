@@ -52,7 +52,7 @@ func TestPartitions_KeepOrder(t *testing.T) {
 	wantNothing(t, c, 50*time.Millisecond)
 	mustAck(t, ds[1])
 	b1 := next("b1")
-	mustNack(t, ds[0], queue.NackOptions{Delay: 300 * time.Millisecond})
+	mustNack(t, ds[0], queue.NackOptions{Delay: 2 * time.Second})
 	mustNack(t, ds[2], queue.NackOptions{Delay: time.Hour})
 	wantNothing(t, c, 50*time.Millisecond)
 	a0 := next("a0")

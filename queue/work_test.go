@@ -97,7 +97,7 @@ func TestWork_LongHandler(t *testing.T) {
 	slow(t)
 	t.Parallel()
 	_, q := opened(t, queue.Config{}, queue.Options{})
-	const visibility = 1500 * time.Millisecond
+	const visibility = 4 * time.Second
 	enqueueAll(t, q, "long")
 	if _, err := q.Enqueue(t.Context(), queue.Message{Payload: []byte("later"), Due: time.Now().Add(visibility + visibility/2)}); err != nil {
 		t.Fatal(err)
