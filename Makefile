@@ -147,7 +147,7 @@ test-long: $(TOOLS)/gotestsum build prepared
 	ALL=true ./scripts/conformance.sh
 	TIDEWIRE_SEEDS=10 TIDEWIRE_TEST_RACE=1 $(GO_TEST) -race -count=1 -timeout 120m $(SLOW_FIRST) ./...
 	for version in 14 15 16 17 18; do \
-		TIDEWIRE_TEST_PG=fetch:$$version $(GO_TEST) -race -count=1 -timeout 60m \
+		TIDEWIRE_TEST_PG=fetch:$$version $(GO_TEST) -count=1 -timeout 60m \
 			./internal/pg ./migrate ./stream ./queue ./eventstore ./internal/ingest ./internal/cli || exit 1; done
 
 ## mutants: put faults into a package, and count those that its tests, and those of packages that import it, catch (PKG=./stream SEED=7 COUNT=10)

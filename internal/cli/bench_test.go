@@ -87,7 +87,7 @@ func TestBench(t *testing.T) {
 	}{
 		"echo":         {"echo --clients 4 --messages 1000 --repeat 2 --tls", 1, "received", "", "VALID", false},
 		"idle":         {"idle --connections 50 --settle 10ms", 1, "connections server_rss_bytes", "", "VALID", false},
-		"lanes":        {"lanes --request-duration 5ms --total-request 20 --dummy-message-size 200KB --dummy-message-duration 2ms --variants plain,lanes,lanes+credit,two-connections --repeat 1", 4, "sent latency_mean_ms dummy_bytes", "lost", "", false},
+		"lanes":        {"lanes --request-duration 5ms --total-request 150 --dummy-message-size 200KB --dummy-message-duration 2ms --variants plain,lanes,lanes+credit,two-connections --repeat 1", 4, "sent latency_mean_ms dummy_bytes", "lost", "", false},
 		"chat":         {"chat load --tls" + quickChat, 1, "expected wire_bytes_per_delivery", "lost errors duplicated", "deliveries/s", false},
 		"chat, zipped": {"chat load --compress" + quickChat, 1, "expected wire_bytes_per_delivery", "lost errors duplicated", "", true},
 		"queue":        {"queue --via server --readers 2 --connections 1" + quickQueue, 1, "read wire_bytes_per_delivery", "lost duplicated", "", false},
