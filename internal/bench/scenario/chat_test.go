@@ -61,7 +61,11 @@ func TestChat_WhoFailsGetsANoteAndTheOthersGoOn(t *testing.T) {
 func TestChat_BrokenOffIsNoted(t *testing.T) {
 	t.Parallel()
 	result, err := runChat(t, Target{Name: "short", Start: func(ctx context.Context) (*ServerProcess, error) {
-		return StartServer(ctx, nil, nil, "sh", "-c", "echo 'listening on :1'; exit 3")
+		s, err := StartServer(ctx, nil, nil, "sh", "-c", "echo 'listening on :1'; exit 3")
+		if err == nil {
+			s.done <- <-s.done // it has ended
+		}
+		return s, err
 	}}, honestChat(t))
 	if err != nil || !result.Valid {
 		t.Errorf("%v, valid %v", err, result.Valid)
