@@ -107,7 +107,7 @@ func (f fetcher) fetchLocked(ctx context.Context) (binaries, error) {
 	if err != nil {
 		return binaries{}, err
 	}
-	defer lock.Close()
+	defer unlock(lock)
 	if b, ok := f.cached(ctx); ok {
 		return b, nil // another process has fetched it meanwhile
 	}

@@ -68,11 +68,11 @@ func (l layout) own(ctx context.Context) (*os.File, error) {
 		return nil, l.notWritable(err)
 	}
 	if err := errors.Join(l.handOver(lock.Name()), lock.Truncate(0)); err != nil {
-		lock.Close()
+		unlock(lock)
 		return nil, l.notWritable(err)
 	}
 	if _, err := lock.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0); err != nil {
-		lock.Close()
+		unlock(lock)
 		return nil, l.notWritable(err)
 	}
 	return lock, nil
